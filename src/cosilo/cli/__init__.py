@@ -1,0 +1,1 @@
+"""The command line: one file a command; every command answers `--json` with one object on stdout."""

@@ -1,0 +1,44 @@
+"""What people see: results on stdout, everything else on stderr."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["DebugFlag", "JsonFlag", "QuietFlag", "VerboseFlag", "note", "print_json", "stderr", "stdout"]
+
+JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
+QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
+VerboseFlag = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
+DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+
+
+def stdout() -> Console:
+    """For results meant for people; never used together with --json."""
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def stderr() -> Console:
+    """For progress, notes and errors."""
+    from rich.console import Console
+
+    return Console(stderr=True, highlight=False)
+
+
+def note(text: str, *, quiet: bool = False) -> None:
+    """One line on stderr."""
+    if not quiet:
+        stderr().print(text, markup=False)
+
+
+def print_json(result: dict[str, Any]) -> None:
+    """The one JSON object; infinity and nan are refused, because JSON has no such numbers."""
+    sys.stdout.write(json.dumps(result, indent=2, allow_nan=False) + "\n")

@@ -1,0 +1,109 @@
+"""`Job`: the TOML file, parsed once into one frozen object."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Self
+
+import tomli_w
+from pydantic import Field, ValidationError
+
+from cosilo.errors import JobError
+from cosilo.job.explain import explain
+from cosilo.job.schema import (
+    Aggregation,
+    Data,
+    Evaluation,
+    Federation,
+    JobInfo,
+    Local,
+    Model,
+    Output,
+    Privacy,
+    Section,
+    Silo,
+)
+
+__all__ = ["Job"]
+
+
+class Job(Section):
+    """A whole job. Build it with `Job.load(path)` or `Job.parse(mapping)`; both raise JobError."""
+
+    job: JobInfo = JobInfo()
+    data: Data = Data()
+    silos: dict[str, Silo] = Field(default_factory=dict)
+    model: Model
+    federation: Federation = Federation()
+    local: Local = Local()
+    privacy: Privacy
+    aggregation: Aggregation = Aggregation()
+    evaluation: Evaluation = Evaluation()
+    output: Output = Output()
+
+    @classmethod
+    def load(cls, path: str | Path, overrides: tuple[str, ...] = ()) -> Self:
+        """Read a TOML file; `overrides` are "section.key=value" with a TOML value (or a bare word as text).
+
+        A relative `data.dataset` path is taken from the job file's folder, `output.directory` from the
+        working directory.
+        """
+        path = Path(path)
+        try:
+            tree = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise JobError(f"Cannot read the job file {str(path)!r}: {error.strerror}.", "Check the path.") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise JobError(f"{str(path)!r} is not valid TOML: {error}.", "Mend that line.") from error
+        for override in overrides:
+            _override(tree, override)
+        return cls.parse(tree, folder=path.parent)
+
+    @classmethod
+    def parse(cls, tree: dict[str, Any], *, folder: Path | None = None) -> Self:
+        """Check a nested mapping as read from TOML; `folder` anchors a relative data file."""
+        try:
+            job = cls.model_validate(tree)
+        except ValidationError as error:
+            raise JobError(*explain(error, cls)) from None
+        return job._anchored(folder or Path.cwd())
+
+    def _anchored(self, folder: Path) -> Self:
+        dataset = self.data.dataset
+        if dataset is None or Path(dataset).suffix == "" or Path(dataset).is_absolute():
+            return self
+        data = self.data.model_copy(update={"dataset": str((folder / dataset).resolve())})
+        return self.model_copy(update={"data": data})
+
+    def to_tree(self) -> dict[str, Any]:
+        """The nested mapping that `parse` reads back to an equal job; unset keys are left out."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+    def to_toml(self) -> str:
+        """The resolved job as a TOML document."""
+        return tomli_w.dumps(self.to_tree())
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the canonical JSON of the whole job, hex."""
+        canonical = json.dumps(self.to_tree(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def _override(tree: dict[str, Any], text: str) -> None:
+    key, equals, value = text.partition("=")
+    path = key.strip().split(".")
+    if not equals or len(path) < 2 or not all(path):  # noqa: PLR2004 - a section and a key
+        raise JobError(f"--set {text!r} is not of the form section.key=value.", "Write --set federation.rounds=10.")
+    table = tree
+    for name in path[:-1]:
+        table = table.setdefault(name, {})
+        if not isinstance(table, dict):
+            raise JobError(f"--set {text!r} goes through {name!r}, which is not a table.", "Name a section first.")
+    try:
+        table[path[-1]] = tomllib.loads(f"value = {value}")["value"]
+    except tomllib.TOMLDecodeError:
+        table[path[-1]] = value.strip()
