@@ -53,7 +53,8 @@ class Gaussian:
         z = self.noise_multiplier
         if not (math.isfinite(z) and z >= 0):
             raise ConfigError(
-                f"noise_multiplier must be finite and >= 0, got {z}.", "Use noise sd divided by l2 sensitivity."
+                f"noise_multiplier must be finite and >= 0, got {z}.",
+                "Use noise sd divided by l2 sensitivity.",
             )
 
 

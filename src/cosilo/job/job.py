@@ -6,7 +6,7 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import tomli_w
 from pydantic import Field, ValidationError
@@ -45,7 +45,7 @@ class Job(Section):
     output: Output = Output()
 
     @classmethod
-    def load(cls, path: str | Path, overrides: tuple[str, ...] = ()) -> Self:
+    def load(cls, path: str | Path, overrides: tuple[str, ...] = ()) -> Job:
         """Read a TOML file; `overrides` are "section.key=value" with a TOML value (or a bare word as text).
 
         A relative `data.dataset` path is taken from the job file's folder, `output.directory` from the
@@ -63,20 +63,13 @@ class Job(Section):
         return cls.parse(tree, folder=path.parent)
 
     @classmethod
-    def parse(cls, tree: dict[str, Any], *, folder: Path | None = None) -> Self:
+    def parse(cls, tree: dict[str, Any], *, folder: Path | None = None) -> Job:
         """Check a nested mapping as read from TOML; `folder` anchors a relative data file."""
         try:
             job = cls.model_validate(tree)
         except ValidationError as error:
             raise JobError(*explain(error, cls)) from None
-        return job._anchored(folder or Path.cwd())
-
-    def _anchored(self, folder: Path) -> Self:
-        dataset = self.data.dataset
-        if dataset is None or Path(dataset).suffix == "" or Path(dataset).is_absolute():
-            return self
-        data = self.data.model_copy(update={"dataset": str((folder / dataset).resolve())})
-        return self.model_copy(update={"data": data})
+        return _anchored(job, folder or Path.cwd())
 
     def to_tree(self) -> dict[str, Any]:
         """The nested mapping that `parse` reads back to an equal job; unset keys are left out."""
@@ -107,3 +100,12 @@ def _override(tree: dict[str, Any], text: str) -> None:
         table[path[-1]] = tomllib.loads(f"value = {value}")["value"]
     except tomllib.TOMLDecodeError:
         table[path[-1]] = value.strip()
+
+
+def _anchored(job: Job, folder: Path) -> Job:
+    """The job with a relative data file taken from `folder`; catalogue names have no suffix and stay."""
+    dataset = job.data.dataset
+    if dataset is None or not Path(dataset).suffix or Path(dataset).is_absolute():
+        return job
+    data = job.data.model_copy(update={"dataset": str((folder / dataset).resolve())})
+    return job.model_copy(update={"data": data})

@@ -6,6 +6,7 @@ noise fit the budget?) are checked in `planning`, numbers that need rows in `dat
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -29,6 +30,7 @@ __all__ = [
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
+Finite = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Section(BaseModel):
@@ -46,9 +48,9 @@ class Column(Section):
     empty numeric cell is an error and an empty categorical cell is "other".
     """
 
-    low: float | None = None
-    high: float | None = None
-    bins: Annotated[tuple[float, ...], Field(strict=False)] = ()
+    low: Finite | None = None
+    high: Finite | None = None
+    bins: Annotated[tuple[Finite, ...], Field(strict=False)] = ()
     levels: Annotated[tuple[str, ...], Field(strict=False)] = ()
     missing: float | Literal["drop"] | None = None
 
@@ -71,13 +73,16 @@ class Column(Section):
         if len(set(self.levels)) != len(self.levels):
             raise ValueError("levels must differ from each other; remove the repeated one")
         if isinstance(self.missing, float):
-            raise ValueError("missing cells of a column with levels count as other; remove the number or write 'drop'")
+            # TypeError would not be collected by pydantic.
+            raise ValueError(  # noqa: TRY004
+                "missing cells of a column with levels count as other; remove the number or write 'drop'"
+            )
 
     def _check_range(self) -> None:
         if self.low is None or self.high is None or not self.low < self.high:
             raise ValueError("a column needs levels = [...] or numbers low < high; write one of them")
         edges = (self.low, *self.bins, self.high)
-        if any(a >= b for a, b in zip(edges, edges[1:], strict=False)):
+        if any(a >= b for a, b in pairwise(edges)):
             raise ValueError("bins must ascend strictly between low and high; reorder them")
         if isinstance(self.missing, float) and not self.low <= self.missing <= self.high:
             raise ValueError("missing must lie between low and high; choose a value inside")
@@ -91,13 +96,17 @@ class JobInfo(Section):
 
 
 class Data(Section):
-    """Where rows come from: a catalogue name or a CSV/Parquet path (`dataset`), or the silos' own `loader`."""
+    """Where rows come from: a catalogue name or a CSV/Parquet path (`dataset`), or the silos' own `loader`.
+
+    `classes` (2 by default) belongs to ready arrays: it shapes the released model, so it is never read off rows.
+    """
 
     dataset: str | None = None
     loader: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
     target: str | None = None
     silo_column: str | None = None
     capacity: Count | None = None
+    classes: Annotated[int, Field(ge=2)] | None = None
     columns: dict[str, Column] | None = Field(default=None, alias="schema")
 
     @model_validator(mode="after")
@@ -106,6 +115,8 @@ class Data(Section):
             raise ValueError("dataset and loader both name a source; keep one of them")
         if self.loader is not None and (self.target or self.silo_column or self.columns):
             raise ValueError("a loader returns ready arrays; remove target, silo_column and schema")
+        if self.dataset is not None and self.classes is not None:
+            raise ValueError("classes belongs to ready arrays; remove it, the target's levels are the classes")
         return self
 
 
@@ -177,7 +188,7 @@ class Local(Section):
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_size: Count | None = None
     clipping_norm: Positive = 1.0
-    micro_batch: Count = 4096
+    micro_batch: Count | None = None
     device: str = "cpu"
 
     @model_validator(mode="after")
@@ -208,8 +219,10 @@ class Aggregation(Section):
 
 
 class Evaluation(Section):
-    """Test metrics on a held-out `held_out` fraction of rows. `source = "public"` declares these rows public:
-    looking at private rows costs privacy that this statement would not contain.
+    """Test metrics on a held-out fraction of rows.
+
+    `source = "public"` declares these rows public: looking at private rows costs privacy that the statement
+    would not contain.
     """
 
     held_out: Fraction | None = None

@@ -1,0 +1,29 @@
+"""How private an event is: proved bounds on epsilon and delta, and the noise or the uses that fit a promise.
+
+>>> from cosilo.accounting import calibrate_noise, epsilon
+>>> from cosilo.privacy import Gaussian, Repeated
+>>> epsilon(Repeated(20, Gaussian(16.7)), delta=1e-5).upper  # doctest: +SKIP
+0.998...
+"""
+
+from __future__ import annotations
+
+from cosilo.accounting.accountant import Accountant, Method, delta, epsilon, epsilon_and_method, flatten
+from cosilo.accounting.calibrate import MOST_USES, calibrate_noise, calibrate_uses
+from cosilo.accounting.gaussian import compose_mu, delta_of_mu, epsilon_of_mu, mu_for
+
+__all__ = [
+    "MOST_USES",
+    "Accountant",
+    "Method",
+    "calibrate_noise",
+    "calibrate_uses",
+    "compose_mu",
+    "delta",
+    "delta_of_mu",
+    "epsilon",
+    "epsilon_and_method",
+    "epsilon_of_mu",
+    "flatten",
+    "mu_for",
+]

@@ -1,0 +1,105 @@
+"""What `run` and `resume` share: progress while rounds pass, and the result at the end."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Self
+
+from cosilo.cli.console import note, print_json, stderr, stdout
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from cosilo.engines import Round, Run
+
+__all__ = ["Progress", "show"]
+
+
+class Progress(AbstractContextManager["Progress"]):
+    """One line on stderr: rounds, time left, epsilon spent, test metric; a line a round with -v."""
+
+    def __init__(self, *, quiet: bool, verbose: bool) -> None:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+        self._verbose = verbose
+        self._bar = Progress(
+            TextColumn("rounds"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn("{task.description}"),
+            console=stderr(),
+            disable=quiet or verbose,
+        )
+        self._task = self._bar.add_task("reading rows ...", total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._bar.stop()
+
+    def __call__(self, report: Round) -> None:
+        """Show a finished round."""
+        parts = [f"{report.eta:.0f} s left", f"epsilon {report.epsilon_spent:.3f} of {report.epsilon:.3f}"]
+        parts += [f"test {name} {value:.4f}" for name, value in _headline(report.test or {}).items()]
+        self._bar.update(self._task, total=report.rounds, completed=report.round, description=", ".join(parts))
+        if self._verbose:
+            note(f"round {report.round}/{report.rounds}: {report.survivors} silos, {', '.join(parts)}")
+
+
+def show(run: Run, *, json: bool, quiet: bool) -> None:
+    """The result: JSON for programs, sentences for people."""
+    for caution in run.cautions:
+        note(f"caution: {caution}", quiet=quiet)
+    if json:
+        print_json(
+            {
+                "run": str(run.path),
+                "metrics": run.metrics,
+                "privacy": run.privacy,
+                "seconds": run.seconds,
+                "mib_per_silo": run.mib_per_silo,
+            }
+        )
+        return
+    console = stdout()
+    for line in (
+        _reached(run),
+        _guaranteed(run.privacy),
+        _seen_by_others(run.privacy),
+        f"Everything is in {run.path}/",
+    ):
+        console.print(line, markup=False)
+
+
+def _reached(run: Run) -> str:
+    test = run.metrics.get("test")
+    what = ", ".join(f"test {name} {value:.4f}" for name, value in test.items()) if test else "no public test rows"
+    return f"Reached: {what}, in {run.seconds:.0f} s and {run.mib_per_silo:.2f} MiB a silo."
+
+
+def _guaranteed(privacy: dict[str, Any]) -> str:
+    seeded = "" if privacy["entropy"] == "system" else " SIMULATION: the noise was seeded, so this holds for nobody."
+    return (
+        f"Guaranteed to every single {privacy['unit']} (add or remove one), against the {privacy['against']}: "
+        f"epsilon = {privacy['epsilon']:.4g} at delta = {privacy['delta']:g}, for all models of "
+        f"{privacy['rounds']['done']} rounds together ({privacy['rule']}, {privacy['mechanism']} noise, "
+        f"noise multiplier {privacy['noise_multiplier']:.4g}).{seeded}"
+    )
+
+
+def _seen_by_others(privacy: dict[str, Any]) -> str:
+    against = privacy["epsilon_against"]
+    return (
+        f"The same noise gives epsilon = {against['outsider']:.4g} against an outsider who sees the models "
+        f"({privacy['colluding_silos']} of {privacy['cohort']} silos colluding), {against['server']:.4g} against the "
+        f"server, {against['local']:.4g} by one silo's own noise alone."
+    )
+
+
+def _headline(test: dict[str, float]) -> dict[str, float]:
+    name = "auc" if "auc" in test else "accuracy"
+    return {name: test[name]} if name in test else {}

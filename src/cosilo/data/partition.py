@@ -1,0 +1,97 @@
+"""Who holds a row, and whether it is held out: functions of that row alone (design 10, section 11).
+
+A shuffled split of n rows moves every row when one is added, which voids any per-row guarantee. Here a row's
+membership is a keyed hash of its own content, so rows with equal content share it: a test row never has a
+twin among the training rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from cosilo.data.tables import column_text, empty_cells
+from cosilo.errors import DataError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from cosilo.data.rows import Rows
+
+__all__ = ["check_names", "held_out_mask", "split_by_column"]
+
+_CONTEXT = b"cosilo/held-out/v1"  # domain separation: no other hash of a row equals this one
+_DRAW_BYTES = 8  # a 64-bit draw: fractions are met to 2^-64
+
+
+def held_out_mask(rows: Rows, *, silo: str, fraction: float, seed: int) -> NDArray[np.bool_]:
+    """Which rows are held out, bool (n,): a row is when its keyed hash, as a number in [0, 1), is below `fraction`.
+
+    The key is the job's seed; the hashed content is the silo's name, the label (int64) and the features
+    (float32), little-endian.
+    """
+    if fraction == 0:
+        return np.zeros(len(rows), dtype=np.bool_)
+    key = hashlib.blake2b(_CONTEXT + str(seed).encode(), digest_size=32).digest()
+    keyed = hashlib.blake2b(hashlib.blake2b(silo.encode(), digest_size=32).digest(), key=key, digest_size=_DRAW_BYTES)
+    x = np.ascontiguousarray(rows.x, dtype="<f4").reshape(len(rows), -1)
+    labels = rows.y.astype("<i8").tobytes()
+    draws = bytearray()
+    for i, row in enumerate(x.view(np.uint8)):
+        draw = keyed.copy()
+        draw.update(labels[8 * i : 8 * i + 8])
+        draw.update(row)
+        draws += draw.digest()
+    return np.asarray(np.frombuffer(draws, dtype="<u8") < fraction * 2.0**64)
+
+
+def split_by_column(table: pa.Table, column: str) -> dict[str, pa.Table]:
+    """One table per value of `column`, sorted by value, rows in file order.
+
+    Raises:
+        DataError: a row does not say which silo it belongs to.
+    """
+    text = column_text(table, column)
+    if empty_cells(text).any():
+        raise DataError(
+            f"Some rows have an empty cell in the silo column {column!r}, so nobody holds them.",
+            "Fill those cells or remove those rows.",
+        )
+    codes = text.combine_chunks().dictionary_encode()
+    names = codes.dictionary.to_pylist()
+    index = codes.indices.to_numpy()
+    order = np.argsort(index, kind="stable")
+    ends = np.searchsorted(index[order], np.arange(len(names)), side="right")
+    parts = dict(zip(names, np.split(order, ends[:-1]), strict=True))
+    return {name: table.take(pa.array(parts[name])) for name in sorted(parts)}
+
+
+def check_names(found: Iterable[str], listed: Iterable[str], *, where: str) -> None:
+    """The silos found are exactly those the job lists, when it lists any.
+
+    Raises:
+        DataError: a silo is not listed, or a listed one has no rows.
+    """
+    found, listed = set(found), set(listed)
+    if not listed:
+        return
+    if found - listed:
+        raise DataError(
+            f"{len(found - listed)} of the {len(found)} silos in {where} have no [silos.NAME] table in the job.",
+            "Add a table for each of them, remove their rows, or remove all [silos] tables to take every silo.",
+        )
+    for name in sorted(listed - found):
+        raise empty_silo(name)
+
+
+def empty_silo(name: str) -> DataError:
+    """The error for a silo without a row to train on."""
+    return DataError(
+        f"Silo {name!r} is empty: no row is left to train on.",
+        f"Check its rows and the target's levels, or leave it out (remove [silos.{name}]).",
+    )

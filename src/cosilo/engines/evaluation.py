@@ -1,0 +1,45 @@
+"""Test metrics on public rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import nn
+
+from cosilo.data import Rows
+from cosilo.models import example_loss, probabilities
+
+__all__ = ["evaluate"]
+
+_BATCH = 1 << 14
+
+
+def evaluate(module: nn.Module, rows: Rows) -> dict[str, float]:
+    """Accuracy, mean cross-entropy, and for two classes (both present) the area under the ROC curve."""
+    device = next(module.parameters()).device
+    module.eval()
+    losses, scores = [], []
+    with torch.no_grad():
+        for start in range(0, len(rows.y), _BATCH):
+            x = torch.from_numpy(rows.x[start : start + _BATCH]).to(device)
+            y = torch.from_numpy(rows.y[start : start + _BATCH]).to(device)
+            logits = module(x)
+            losses.append(example_loss(logits, y).double().cpu().numpy())
+            scores.append(probabilities(logits.double()).cpu().numpy())
+    score = np.concatenate(scores)
+    result = {
+        "accuracy": float((score.argmax(axis=1) == rows.y).mean()),
+        "loss": float(np.concatenate(losses).mean()),
+    }
+    if score.shape[1] == 2 and 0 < rows.y.sum() < len(rows.y):  # noqa: PLR2004 - binary, both classes present
+        result["auc"] = _auc(score[:, 1], rows.y)
+    return result
+
+
+def _auc(score: np.ndarray, y: np.ndarray) -> float:
+    """Probability that a positive row outscores a negative one, ties counting half (Mann-Whitney U)."""
+    from scipy.stats import rankdata
+
+    positives = int(y.sum())
+    rank_sum = float(rankdata(score)[y == 1].sum())
+    return (rank_sum - positives * (positives + 1) / 2) / (positives * (len(y) - positives))

@@ -1,0 +1,124 @@
+"""A run's folder: what is in it, written so that a crash leaves either the old file or the new one.
+
+| file | what |
+|---|---|
+| job.toml | the resolved job |
+| plan.json | the plan the run follows |
+| metrics.jsonl | one line a round |
+| checkpoint.safetensors | model, server optimizer, what each silo has spent: enough to resume |
+| privacy.json | the statement |
+| model.safetensors | the delivered model with its input schema |
+| silos.json | each silo's private log (in a simulation they lie together); never publish it |
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from cosilo.errors import ConfigError
+from cosilo.job import Job
+from cosilo.planning import Plan
+
+__all__ = ["RunFolder"]
+
+_CHECKPOINT = "checkpoint.safetensors"
+
+
+class RunFolder:
+    """Reads and writes one run's files."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, job: Job, plan: Plan) -> RunFolder:
+        """directory/name, or the first free of name-2, name-3, ..., with the job and the plan in it."""
+        parent = Path(job.output.directory)
+        number = 1
+        while True:
+            path = parent / (job.job.name if number == 1 else f"{job.job.name}-{number}")
+            try:
+                path.mkdir(parents=True)
+                break
+            except FileExistsError:
+                number += 1
+            except OSError as error:
+                raise ConfigError(
+                    f"Cannot create the run folder {str(path)!r}: {error.strerror}.",
+                    "Choose another output.directory.",
+                ) from error
+        folder = cls(path)
+        folder.write_text("job.toml", job.to_toml())
+        folder.write_json("plan.json", plan.to_tree())
+        return folder
+
+    @classmethod
+    def open(cls, path: str | Path) -> RunFolder:
+        """An existing run."""
+        folder = cls(Path(path))
+        if not (folder.path / _CHECKPOINT).is_file():
+            raise ConfigError(
+                f"{str(path)!r} is not the folder of a cosilo run.", "Name a folder such as runs/flights."
+            )
+        return folder
+
+    @property
+    def job(self) -> Job:
+        """The resolved job."""
+        return Job.load(self.path / "job.toml")
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of the run."""
+        return Plan.from_tree(json.loads((self.path / "plan.json").read_text()))
+
+    def write_text(self, name: str, text: str) -> None:
+        """Replace a file as a whole."""
+        self.write_bytes(name, text.encode())
+
+    def write_json(self, name: str, tree: Mapping[str, Any]) -> None:
+        """Replace a JSON file as a whole; infinite and nan numbers are refused."""
+        self.write_text(name, json.dumps(tree, indent=2, allow_nan=False) + "\n")
+
+    def write_checkpoint(self, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any]) -> None:
+        """Arrays and JSON facts in one atomic file: the moment a round counts as released."""
+        self.write_bytes(_CHECKPOINT, save(dict(arrays), metadata={"facts": json.dumps(facts)}))
+
+    def read_checkpoint(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """What the last `write_checkpoint` wrote."""
+        path = self.path / _CHECKPOINT
+        try:
+            with safe_open(path, framework="numpy") as file:
+                arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+                return arrays, json.loads(file.metadata()["facts"])
+        except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ConfigError(f"The checkpoint {str(path)!r} is damaged.", "Restore it from a backup.") from error
+
+    def append_metrics(self, line: Mapping[str, Any]) -> None:
+        """One more line of metrics.jsonl."""
+        with (self.path / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, allow_nan=False) + "\n")
+
+    def read_metrics(self) -> list[dict[str, Any]]:
+        """All complete lines of metrics.jsonl."""
+        path = self.path / "metrics.jsonl"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def write_bytes(self, name: str, data: bytes) -> None:
+        """Replace a file as a whole, on the disk before this returns."""
+        target, temporary = self.path / name, self.path / f".{name}.part"
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(target)

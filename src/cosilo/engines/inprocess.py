@@ -1,0 +1,118 @@
+"""The in-process engine: every silo simulated here, with the real messages between them."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from cosilo import data, models
+from cosilo.data import FederatedRows
+from cosilo.engines.folder import RunFolder
+from cosilo.engines.run import Round, Run
+from cosilo.engines.session import Session
+from cosilo.errors import ConfigError
+from cosilo.job import Job
+from cosilo.local.per_example import check_per_example
+from cosilo.planning import Facts, make_plan
+
+__all__ = ["resume", "run"]
+
+OnRound = Callable[[Round], None]
+
+
+def run(
+    job: Job,
+    *,
+    silos: Mapping[str, Any] | None = None,
+    model: nn.Module | None = None,
+    on_round: OnRound | None = None,
+    seeded_entropy: int | None = None,
+) -> Run:
+    """Train a job with all its silos in this process.
+
+    Nothing is written before job, rows, model and plan have passed every check.
+
+    Args:
+        job: what to do.
+        silos: rows in memory, name -> (x, y) or a torch Dataset; without it the job's [data] is read.
+        model: a torch module with its initial weights; without it the job's [model] is built from the seed.
+        on_round: called after every round.
+        seeded_entropy: derive noise and batches from this number: reproducible simulation, not a private
+            release; the statement says so.
+
+    Returns:
+        The finished run; everything in it is also in its folder.
+
+    Raises:
+        ConfigError: job, data, model or plan (exit 2).
+        RefusedError: a silo has no reply left (3).
+        TooFewSilosError: too few silos delivered (4).
+        InterruptedRunError: stopped by a signal; `resume` goes on (5).
+    """
+    rows = data.load(job) if silos is None else data.from_arrays(job, silos)
+    module = _module(job, rows, model)
+    plan = make_plan(job, Facts(capacities=rows.capacities, dim=models.to_vector(module).size))
+    run_id = secrets.token_bytes(32) if seeded_entropy is None else _seeded_run_id(seeded_entropy)
+    session = Session.build(job, plan, rows, module, run_id=run_id, seed=seeded_entropy)
+    return session.start(RunFolder.create(job, plan), on_round)
+
+
+def resume(
+    path: str | Path,
+    *,
+    silos: Mapping[str, Any] | None = None,
+    model: nn.Module | None = None,
+    on_round: OnRound | None = None,
+) -> Run:
+    """Go on with an interrupted run from its last finished round; a finished run is returned as it is.
+
+    Args:
+        path: the run's folder.
+        silos: the same rows as given to `run`, where they were given in memory.
+        model: a module of the same architecture, where it was given in memory.
+        on_round: called after every round.
+    """
+    folder = RunFolder.open(path)
+    job, plan = folder.job, folder.plan
+    if silos is None and job.data.dataset is None and job.data.loader is None:
+        raise ConfigError(
+            "This run was given its rows in memory.",
+            "Call cosilo.resume(path, silos=..., model=...) from Python.",
+        )
+    rows = data.load(job) if silos is None else data.from_arrays(job, silos)
+    module = _module(job, rows, model)
+    planned = {name: part.capacity for name, part in plan.silos.items()}
+    if rows.capacities != planned or models.to_vector(module).size != plan.dim:
+        raise ConfigError(
+            "Silos, capacities or model differ from those of the run's plan.",
+            "Resume with the same job and data.",
+        )
+    arrays, facts = folder.read_checkpoint()
+    session = Session.build(job, plan, rows, module, run_id=bytes.fromhex(facts["run"]), seed=facts["seeded_entropy"])
+    return session.go_on(folder, arrays, facts, on_round)
+
+
+def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module:
+    if given is not None and (job.model.name or job.model.factory):
+        raise ConfigError(
+            "The job's [model] names a model and another was given in memory.",
+            "Keep one: remove model= or the keys.",
+        )
+    module = (
+        given
+        if given is not None
+        else models.build(job.model, features=rows.feature_shape, classes=rows.classes, seed=job.job.seed)
+    )
+    module = module.to(models.device(job.local.device))
+    models.check_module(module, features=rows.feature_shape, classes=rows.classes)
+    check_per_example(module, rows.feature_shape)
+    return module
+
+
+def _seeded_run_id(seed: int) -> bytes:
+    return hashlib.sha256(f"cosilo/1/seeded-run/{seed}".encode()).digest()

@@ -1,0 +1,265 @@
+"""One run in progress: coordinator, participants, checkpoint, metrics. The loop and its order of writes live here.
+
+Order in a round: ask the cohort, add, move the model, then write the checkpoint. The checkpoint is the release:
+before it, a round's messages existed only in this process and a crash leaves nothing of them, so the round may be
+run again (with a new attempt, fresh noise and batches); with it, the model and what each silo has spent for it
+become durable together. Metrics and progress come after.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self
+
+import numpy as np
+from torch import nn
+
+from cosilo import models, optimizers
+from cosilo.data import FederatedRows
+from cosilo.engines.evaluation import evaluate
+from cosilo.engines.folder import RunFolder
+from cosilo.engines.interrupt import Interrupt
+from cosilo.engines.run import Round, Run
+from cosilo.engines.trained import TrainedModel, model_bytes
+from cosilo.entropy import Entropy
+from cosilo.errors import CosiloError, InterruptedRunError, TooFewSilosError
+from cosilo.job import Job
+from cosilo.local import RULES
+from cosilo.planning import Plan, cautions
+from cosilo.rounds import (
+    Coordinator,
+    CoordinatorState,
+    Participant,
+    Schedule,
+    SiloLog,
+    Spending,
+    SpentCurve,
+    statement,
+)
+
+__all__ = ["Session"]
+
+_MIB = 1 << 20
+
+
+@dataclass(slots=True)
+class _Tally:
+    """What the run has used so far; part of the checkpoint."""
+
+    seconds: float = 0.0
+    survivors: int = 0
+    fewest_survivors: int | None = None
+    bytes_by_silo: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class Session:
+    """Everything a run needs, from its first round or from a checkpoint."""
+
+    job: Job
+    plan: Plan
+    rows: FederatedRows
+    module: nn.Module
+    run_id: bytes
+    seed: int | None
+    coordinator: Coordinator
+    participants: dict[str, Participant]
+    spent: SpentCurve
+    tally: _Tally = field(default_factory=_Tally)
+
+    @classmethod
+    def build(
+        cls, job: Job, plan: Plan, rows: FederatedRows, module: nn.Module, *, run_id: bytes, seed: int | None
+    ) -> Self:
+        """Coordinator and participants of a run; nothing has been computed yet."""
+        rule = RULES[plan.rule]
+        schedule = Schedule(run_id, tuple(plan.silos), plan.cohort)
+        participants = {
+            silo: Participant(
+                silo=silo,
+                run=run_id,
+                plan=plan,
+                schedule=schedule,
+                work=rule.prepare(module, part.x, part.y, plan.terms(silo)),
+                entropy=Entropy.system() if seed is None else Entropy.seeded(seed, silo),
+            )
+            for silo, part in rows.silos.items()
+        }
+        federation = job.federation
+        coordinator = Coordinator(
+            run_id, plan, schedule, optimizers.build(federation.server_optimizer), federation.averaging
+        )
+        return cls(
+            job=job, plan=plan, rows=rows, module=module, run_id=run_id, seed=seed, coordinator=coordinator,
+            participants=participants, spent=SpentCurve(plan),
+        )  # fmt: skip
+
+    def start(self, folder: RunFolder, on_round: Callable[[Round], None] | None) -> Run:
+        """Run all rounds."""
+        state = self.coordinator.start(models.to_vector(self.module))
+        self._save(folder, state)
+        return self._loop(folder, state, on_round)
+
+    def go_on(
+        self,
+        folder: RunFolder,
+        arrays: Mapping[str, np.ndarray],
+        facts: Mapping[str, Any],
+        on_round: Callable[[Round], None] | None,
+    ) -> Run:
+        """Run the rounds after a checkpoint."""
+        state = CoordinatorState(
+            theta=arrays["theta"],
+            optimizer=_group(arrays, "optimizer."),
+            average=_group(arrays, "average."),
+            round=facts["round"],
+            attempt=facts["attempt"],
+        )
+        for silo, log in facts["silos"].items():
+            self.participants[silo].log = SiloLog(**{**log, "last": tuple(log["last"])})
+        self.tally = _Tally(**facts["tally"])
+        # A kill between checkpoint and metrics leaves the last line out, or half of it.
+        lines = folder.read_metrics()
+        folder.write_text("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
+        if state.round > len(lines):
+            self._report(folder, state, 0.0)
+        return self._loop(folder, state, on_round)
+
+    def _loop(self, folder: RunFolder, state: CoordinatorState, on_round: Callable[[Round], None] | None) -> Run:
+        began, before, first = time.monotonic(), self.tally.seconds, state.round
+        with Interrupt() as interrupt:
+            while state.round < self.plan.rounds:
+                if interrupt.requested:
+                    self._finish(folder, state)
+                    raise self._interrupted(folder, f"Stopped after round {state.round}")
+                try:
+                    state = self._round(folder, state)
+                except KeyboardInterrupt:
+                    raise self._interrupted(folder, f"Stopped inside round {state.round + 1}, now discarded") from None
+                elapsed = time.monotonic() - began
+                self.tally.seconds = before + elapsed
+                self._save(folder, state)
+                report = self._report(folder, state, elapsed / (state.round - first))
+                if on_round is not None:
+                    on_round(report)
+        return self._finish(folder, state)
+
+    def _interrupted(self, folder: RunFolder, what: str) -> InterruptedRunError:
+        return InterruptedRunError(f"{what}, of {self.plan.rounds}.", f"Go on with: cosilo resume {folder.path}")
+
+    def _round(self, folder: RunFolder, state: CoordinatorState) -> CoordinatorState:
+        """One round; when it fails, what the silos spent on it is written down before the error goes on."""
+        cohort, task = self.coordinator.task(state)
+        try:
+            messages = self._replies(cohort, task)
+            self._count_bytes(cohort, task, messages)
+            following = self.coordinator.finish(state, messages)
+        except CosiloError:
+            self._save(folder, self.coordinator.failed(state))
+            raise
+        self.tally.survivors = len(messages)
+        self.tally.fewest_survivors = min(len(messages), self.tally.fewest_survivors or len(messages))
+        return following
+
+    def _replies(self, cohort: tuple[str, ...], task: bytes) -> dict[str, bytes]:
+        """The cohort's updates. A silo that fails or refuses is missing; too few of them stop the run."""
+        messages: dict[str, bytes] = {}
+        failure: CosiloError | None = None
+        for silo in cohort:
+            try:
+                messages[silo] = self.participants[silo].reply(task)
+            except CosiloError as error:
+                failure = error
+            except Exception as error:  # noqa: BLE001 - a silo tells that it failed, never why: texts carry data
+                failure = TooFewSilosError(
+                    f"Silo {silo!r} failed with {type(error).__name__}.",
+                    "Run with --debug to see where; in a federation the silo's own log has it.",
+                )
+                failure.__cause__ = error
+        if failure is not None and len(messages) < self.plan.min_survivors:
+            raise failure
+        return messages
+
+    def _count_bytes(self, cohort: tuple[str, ...], task: bytes, messages: Mapping[str, bytes]) -> None:
+        counts = self.tally.bytes_by_silo
+        for silo in cohort:
+            counts[silo] = counts.get(silo, 0) + len(task) + len(messages.get(silo, b""))
+
+    def _save(self, folder: RunFolder, state: CoordinatorState) -> None:
+        arrays = {"theta": state.theta}
+        arrays |= {f"optimizer.{name}": value for name, value in state.optimizer.items()}
+        arrays |= {f"average.{name}": value for name, value in state.average.items()}
+        facts = {
+            "run": self.run_id.hex(),
+            "seeded_entropy": self.seed,
+            "round": state.round,
+            "attempt": state.attempt,
+            "silos": {silo: asdict(participant.log) for silo, participant in self.participants.items()},
+            "tally": asdict(self.tally),
+        }
+        folder.write_checkpoint(arrays, facts)
+
+    def _report(self, folder: RunFolder, state: CoordinatorState, seconds_per_round: float) -> Round:
+        last = state.round == self.plan.rounds
+        due = last or state.round % self.job.evaluation.every == 0
+        report = Round(
+            round=state.round,
+            rounds=self.plan.rounds,
+            survivors=self.tally.survivors,
+            epsilon_spent=self.spent(max(p.log.replies for p in self.participants.values())),
+            epsilon=self.plan.epsilon,
+            test=self._evaluate(state) if due else None,
+            seconds=self.tally.seconds,
+            eta=seconds_per_round * (self.plan.rounds - state.round),
+        )
+        folder.append_metrics({key: value for key, value in asdict(report).items() if key != "eta"})
+        return report
+
+    def _evaluate(self, state: CoordinatorState) -> dict[str, float] | None:
+        if self.rows.test is None:
+            return None
+        models.from_vector(self.module, state.model)
+        return evaluate(self.module, self.rows.test)
+
+    def _finish(self, folder: RunFolder, state: CoordinatorState) -> Run:
+        """Write statement, model and the silos' logs for the rounds done so far."""
+        replies = {silo: participant.log.replies for silo, participant in self.participants.items()}
+        spending = Spending(rounds=state.round, replies=replies, fewest_survivors=self.tally.fewest_survivors)
+        privacy = statement(
+            self.job, self.plan, spending,
+            entropy="system" if self.seed is None else "seeded", public_test_rows=self.rows.test is not None,
+        )  # fmt: skip
+        models.from_vector(self.module, state.model)
+        model = TrainedModel(
+            self.module,
+            encoding=self.rows.encoding,
+            feature_shape=self.rows.feature_shape,
+            classes=self.rows.encoding.levels if self.rows.encoding else tuple(map(str, range(self.rows.classes))),
+            privacy=privacy,
+        )
+        test = self._evaluate(state)
+        folder.write_json("privacy.json", privacy)
+        folder.write_bytes("model.safetensors", model_bytes(model, self.job.model))
+        folder.write_json("silos.json", self._silo_logs())
+        return Run(
+            path=folder.path,
+            model=model,
+            privacy=privacy,
+            metrics={} if test is None else {"test": test},
+            seconds=self.tally.seconds,
+            mib_per_silo=max(self.tally.bytes_by_silo.values(), default=0) / _MIB,
+            cautions=cautions(self.job, self.plan),
+        )
+
+    def _silo_logs(self) -> dict[str, Any]:
+        return {
+            silo: {**asdict(self.rows.counts[silo]), "non_finite": participant.log.non_finite}
+            for silo, participant in self.participants.items()
+        }
+
+
+def _group(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    return {key.removeprefix(prefix): value for key, value in arrays.items() if key.startswith(prefix)}

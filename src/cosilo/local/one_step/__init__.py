@@ -1,0 +1,1 @@
+"""`one-step`: one clipped gradient sum a round, at the released model."""

@@ -1,0 +1,34 @@
+"""What every noise family answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from cosilo.entropy import Stream
+    from cosilo.privacy import Event
+
+__all__ = ["Mechanism"]
+
+
+@dataclass(frozen=True, slots=True)
+class Mechanism:
+    """A noise family.
+
+    Attributes:
+        name: as written in `[privacy] mechanism`.
+        sample: (stream, dim, sd) -> noise of shape (dim,), float64; one contributor's share in the units of `sd`.
+        total: (share_multiplier, contributors) -> noise_multiplier of the sum of their independent shares.
+        event: noise_multiplier -> what one release of a vector of l2 sensitivity 1 costs.
+        limits: one sentence for the statement: what the sampler does not promise.
+    """
+
+    name: str
+    sample: Callable[[Stream, int, float], np.ndarray[tuple[int], np.dtype[np.float64]]]
+    total: Callable[[float, int], float]
+    event: Callable[[float], Event]
+    limits: str

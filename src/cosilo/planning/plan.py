@@ -1,0 +1,224 @@
+"""`Plan`: rounds, cohort, noise and its price, frozen and hashed.
+
+A plan is a function of the job and of public facts (capacities, dimension), never of rows. The run follows it; the
+statement quotes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Self
+
+from cosilo import accounting
+from cosilo.errors import JobError
+from cosilo.job import Job
+from cosilo.local import RULES, Terms
+from cosilo.mechanisms import MECHANISMS
+from cosilo.planning.budget import settle
+from cosilo.privacy import Event, Repeated
+
+__all__ = ["OBSERVERS", "Facts", "Plan", "SiloPlan", "make_plan", "seen_contributors"]
+
+OBSERVERS = ("server", "outsider", "local")
+
+# Gradients of a micro-batch take at most 128 MiB in float64 unless the job says otherwise.
+_MICRO_BATCH_NUMBERS = 1 << 24
+_MICRO_BATCH_ROWS = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Public facts a plan needs beside the job: each silo's capacity and the number of trainable parameters."""
+
+    capacities: Mapping[str, int]
+    dim: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SiloPlan:
+    """One silo's part.
+
+    Attributes:
+        capacity: rows it may hold at most.
+        sampling_rate: probability with which a row enters a round's batch.
+        replies: messages it sends at most, ceil(cohort * rounds / silos).
+        epsilon: what `replies` rounds cost one of its rows against the job's observer, at the job's delta.
+    """
+
+    capacity: int
+    sampling_rate: float
+    replies: int
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """Every number of a run.
+
+    Attributes:
+        noise_multiplier: z, total honest noise sd / l2 sensitivity, as the job's observer sees it.
+        share_multiplier: one contributor's noise sd / l2 sensitivity.
+        honest: contributors whose noise counts against an outsider (worst allowed case).
+        epsilon: the promise against the job's observer: the largest over silos.
+        epsilon_against: the same noise seen by "server", "outsider" and "local" (one silo's own noise only).
+    """
+
+    job_hash: str
+    rule: str
+    mechanism: str
+    accountant: str
+    against: str
+    rounds: int
+    cohort: int
+    min_survivors: int
+    colluding_silos: int
+    honest: int
+    clipping_norm: float
+    noise_multiplier: float
+    share_multiplier: float
+    epsilon: float
+    delta: float
+    epsilon_against: Mapping[str, float]
+    dim: int
+    micro_batch: int
+    silos: Mapping[str, SiloPlan]
+
+    def terms(self, silo: str) -> Terms:
+        """The public numbers under which `silo` works."""
+        part = self.silos[silo]
+        return Terms(
+            clipping_norm=self.clipping_norm,
+            sampling_rate=part.sampling_rate,
+            capacity=part.capacity,
+            share_multiplier=self.share_multiplier,
+            dim=self.dim,
+            micro_batch=self.micro_batch,
+        )
+
+    def event(self, silo: str, replies: int, observer: str | None = None) -> Event:
+        """What `replies` rounds of `silo` released towards `observer` (default: the job's)."""
+        contributors = seen_contributors(observer or self.against, self.honest)
+        use = RULES[self.rule].event(self.terms(silo), MECHANISMS[self.mechanism], contributors)
+        return Repeated(replies, use)
+
+    def to_tree(self) -> dict[str, Any]:
+        """Plain JSON data."""
+        return asdict(self)
+
+    @classmethod
+    def from_tree(cls, tree: Mapping[str, Any]) -> Self:
+        """Read back what `to_tree` gave."""
+        silos = {name: SiloPlan(**part) for name, part in tree["silos"].items()}
+        return cls(**{**tree, "silos": silos})
+
+    @property
+    def hash(self) -> str:
+        """SHA-256 over the canonical JSON of the plan, hex."""
+        canonical = json.dumps(self.to_tree(), sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def seen_contributors(observer: str, honest: int) -> int:
+    """Noise shares that hide a row from `observer` under the plain protocol.
+
+    The server sees every message, so one share; "local" asks for one share by definition; an outsider sees
+    released models only, so all honest shares.
+    """
+    return honest if observer == "outsider" else 1
+
+
+def make_plan(job: Job, facts: Facts) -> Plan:
+    """Determine the missing one of (epsilon, noise_multiplier, rounds) and price the result.
+
+    Raises:
+        JobError: contradictory or impossible numbers, with what to write instead.
+    """
+    privacy, total = job.privacy, len(facts.capacities)
+    cohort, min_survivors = _sizes(job, total)
+    # The row's own silo is honest, whatever the others do.
+    honest = max(min_survivors - privacy.colluding_silos, 1)
+    mechanism = MECHANISMS[privacy.mechanism]
+    one_share = mechanism.total(1.0, seen_contributors(privacy.against, honest))
+    draft = Plan(
+        job_hash=job.hash,
+        rule=job.local.rule,
+        mechanism=privacy.mechanism,
+        accountant=privacy.accountant,
+        against=privacy.against,
+        rounds=0,
+        cohort=cohort,
+        min_survivors=min_survivors,
+        colluding_silos=privacy.colluding_silos,
+        honest=honest,
+        clipping_norm=job.local.clipping_norm,
+        noise_multiplier=0.0,
+        share_multiplier=0.0,
+        epsilon=0.0,
+        delta=privacy.delta,
+        epsilon_against={},
+        dim=facts.dim,
+        micro_batch=job.local.micro_batch or _micro_batch(facts.dim),
+        silos={name: _silo(job, capacity) for name, capacity in facts.capacities.items()},
+    )
+    dearest = max(draft.silos, key=lambda name: draft.silos[name].sampling_rate)
+
+    def event(noise_multiplier: float, replies: int) -> Event:
+        return replace(draft, share_multiplier=noise_multiplier / one_share).event(dearest, replies)
+
+    rounds, noise_multiplier = settle(job, event, silos=total, cohort=cohort)
+    plan = replace(
+        draft, rounds=rounds, noise_multiplier=noise_multiplier, share_multiplier=noise_multiplier / one_share
+    )
+    return _priced(plan, dearest)
+
+
+def _priced(plan: Plan, dearest: str) -> Plan:
+    """The plan with its epsilons: every silo's, the largest, and the largest against each observer."""
+    replies = math.ceil(plan.cohort * plan.rounds / len(plan.silos))
+
+    def cost(silo: str, observer: str) -> float:
+        return accounting.epsilon(plan.event(silo, replies, observer), plan.delta, plan.accountant).upper
+
+    # Silos with the same rate pay the same: price each rate once.
+    by_rate = {part.sampling_rate: name for name, part in plan.silos.items()}
+    costs = {rate: cost(name, plan.against) for rate, name in by_rate.items()}
+    silos = {
+        name: replace(part, replies=replies, epsilon=costs[part.sampling_rate]) for name, part in plan.silos.items()
+    }
+    return replace(
+        plan,
+        silos=silos,
+        epsilon=max(costs.values()),
+        epsilon_against={observer: cost(dearest, observer) for observer in OBSERVERS},
+    )
+
+
+def _sizes(job: Job, silos: int) -> tuple[int, int]:
+    """(cohort, min_survivors), checked against the number of silos."""
+    cohort = job.federation.cohort or silos
+    if cohort > silos:
+        raise JobError(
+            f"federation.cohort = {cohort} exceeds the {silos} silos of this job.", f"Write at most {silos}."
+        )
+    min_survivors = job.federation.min_survivors or cohort
+    if min_survivors > cohort:
+        raise JobError(
+            f"federation.min_survivors = {min_survivors} exceeds the cohort of {cohort}.",
+            f"Write at most {cohort}.",
+        )
+    return cohort, min_survivors
+
+
+def _silo(job: Job, capacity: int) -> SiloPlan:
+    rate = job.local.sampling_rate or 1.0
+    if job.local.batch_size is not None:
+        rate = min(1.0, job.local.batch_size / capacity)  # a silo smaller than the batch uses all its rows
+    return SiloPlan(capacity=capacity, sampling_rate=rate, replies=0, epsilon=0.0)
+
+
+def _micro_batch(dim: int) -> int:
+    return max(1, min(_MICRO_BATCH_ROWS, _MICRO_BATCH_NUMBERS // dim))

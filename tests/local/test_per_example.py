@@ -1,0 +1,202 @@
+"""Clipped sums equal one-row-at-a-time autograd, and one more row moves them by at most C."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from cosilo.entropy import Context, Entropy, Stream
+from cosilo.errors import ModelError
+from cosilo.local import RULES, Terms
+from cosilo.local.one_step.spec import clip_to
+from cosilo.local.per_example import ClippedGradients, check_per_example
+from cosilo.mechanisms import MECHANISMS
+from cosilo.models import example_loss, to_vector
+from cosilo.privacy import Gaussian, PoissonSampled
+
+RULE = RULES["one-step"]
+
+
+def stream(number: int = 1) -> Stream:
+    return Entropy.seeded(3, "a").stream(Context(run=b"r", silo="a", round=number, attempt=1, purpose="batch"))
+
+
+def terms(**changes: float) -> Terms:
+    numbers = {"clipping_norm": 1.0, "sampling_rate": 1.0, "capacity": 1000, "share_multiplier": 2.0}
+    return Terms(**{**numbers, "dim": 1, "micro_batch": 7, **changes})  # type: ignore[arg-type]
+
+
+class Attention(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attention = nn.MultiheadAttention(4, 2, batch_first=True)
+        self.norm = nn.LayerNorm(4)
+        self.head = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        mixed, _ = self.attention(x, x, x, need_weights=False)
+        logits: torch.Tensor = self.head(self.norm(mixed).mean(dim=1))
+        return logits
+
+
+MODELS = {
+    "linear": (nn.Linear(6, 3), (6,)),
+    "one logit": (nn.Linear(6, 1), (6,)),
+    "mlp": (nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3)), (6,)),
+    "cnn": (
+        nn.Sequential(
+            nn.Conv2d(1, 4, 3), nn.GroupNorm(2, 4), nn.Tanh(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(16, 3)
+        ),
+        (1, 6, 6),
+    ),
+    "attention": (Attention(), (5, 4)),
+}
+
+
+def one_row_at_a_time(module: nn.Module, x: torch.Tensor, y: torch.Tensor, norm: float) -> np.ndarray:
+    module = module.double()
+    total = np.zeros(to_vector(module).size)
+    for row, target in zip(x.double(), y, strict=True):
+        module.zero_grad()
+        example_loss(module(row.unsqueeze(0)), target.unsqueeze(0)).sum().backward()  # type: ignore[no-untyped-call]
+        gradient = np.concatenate([p.grad.numpy().ravel() for p in module.parameters() if p.grad is not None])
+        total += gradient * min(1.0, norm / np.linalg.norm(gradient))
+    module.float()
+    return total
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("norm", [0.05, 1.0, 100.0])
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")  # torch's attention under vmap
+def test_equals_autograd_row_by_row(name: str, norm: float):
+    module, shape = MODELS[name]
+    torch.manual_seed(0)
+    x, y = torch.randn(23, *shape), torch.randint(0, 2, (23,))
+    total, non_finite = ClippedGradients(module, clip_to=norm, micro_batch=5).total(
+        torch.from_numpy(to_vector(module)), x, y
+    )
+    np.testing.assert_allclose(total, one_row_at_a_time(module, x, y, norm), rtol=1e-5, atol=1e-9)
+    assert non_finite == 0
+
+
+def test_one_more_row_moves_the_sum_by_at_most_c():
+    """Random and extreme rows; the bound is reached to 1e-3 by a row with a large gradient."""
+    numbers = np.random.default_rng(1)
+    module = nn.Sequential(nn.Linear(6, 5), nn.Tanh(), nn.Linear(5, 3))
+    largest = 0.0
+    for trial in range(60):
+        scale = 10.0 ** numbers.uniform(-3, 6)
+        x = (numbers.normal(size=(50, 6)) * scale).astype(np.float32)
+        y = numbers.integers(0, 3, size=50)
+        theta = numbers.normal(size=to_vector(module).size) * 10.0 ** numbers.uniform(-2, 2)
+        limits = terms(clipping_norm=0.3, capacity=50, dim=theta.size)
+        place = int(numbers.integers(0, 50))
+        without = np.delete(np.arange(50), place)
+        full = RULE.prepare(module, x, y, limits).release(theta, stream(trial)).vector
+        less = RULE.prepare(module, x[without], y[without], limits).release(theta, stream(trial)).vector
+        largest = max(largest, float(np.linalg.norm(full - less)))
+    assert largest <= RULE.sensitivity(limits).l2
+    assert largest > 0.299
+
+
+def test_rows_that_are_not_finite_count_as_zero_and_are_counted():
+    module = nn.Linear(2, 1)
+    good = torch.tensor([[1.0, 2.0], [0.5, -1.0]])
+    bad = torch.tensor([[float("nan"), 1.0], [float("inf"), 0.0], [1e38, 1e38]])
+    gradients = ClippedGradients(module, clip_to=1.0, micro_batch=2)
+    theta = torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64)
+    clean, none = gradients.total(theta, good, torch.tensor([0, 1]))
+    mixed, counted = gradients.total(theta, torch.cat([good, bad]), torch.tensor([0, 1, 0, 0, 1]))
+    assert (none, counted) == (0, 2)  # the third is finite in float64, and saturated: its gradient is zero
+    torch.testing.assert_close(clean, mixed)
+
+
+def test_a_zero_gradient_adds_zero():
+    total, non_finite = ClippedGradients(nn.Linear(2, 1, bias=False), clip_to=1.0, micro_batch=2).total(
+        torch.zeros(2, dtype=torch.float64), torch.zeros(3, 2), torch.zeros(3, dtype=torch.int64)
+    )
+    assert total.tolist() == [0.0, 0.0]
+    assert non_finite == 0
+
+
+def test_an_empty_batch_is_zero():
+    x, y = np.ones((5, 2), np.float32), np.zeros(5, np.int64)
+    release = RULE.prepare(nn.Linear(2, 1), x, y, terms(sampling_rate=1e-15, dim=3)).release(np.zeros(3), stream())
+    assert release.vector.tolist() == [0.0] * 3
+
+
+def test_adding_a_row_moves_no_other_rows_coin():
+    numbers = np.random.default_rng(2)
+    x, y = numbers.normal(size=(200, 2)).astype(np.float32), numbers.integers(0, 2, 200)
+    limits = terms(sampling_rate=0.3, dim=3)
+    less = RULE.prepare(nn.Linear(2, 1), x[:-1], y[:-1], limits).release(np.ones(3), stream()).vector
+    full = RULE.prepare(nn.Linear(2, 1), x, y, limits).release(np.ones(3), stream()).vector
+    last = RULE.prepare(nn.Linear(2, 1), x[-1:], y[-1:], terms(dim=3)).release(np.ones(3), stream()).vector
+    assert np.allclose(full - less, 0) or np.allclose(full - less, last)
+
+
+def test_batches_differ_between_rounds_and_have_their_rate():
+    # Each row adds its clipped gradient of norm 1 with probability 0.25: 40,000 rows, two-sided at 1e-9 (6.1 sd).
+    x, y = np.full((40_000, 1), 3.0, np.float32), np.zeros(40_000, np.int64)
+    work = RULE.prepare(nn.Linear(1, 1, bias=False), x, y, terms(sampling_rate=0.25, capacity=40_000, dim=1))
+    sizes = [work.release(np.ones(1) * 9, stream(number)).vector[0] for number in (1, 2)]
+    assert sizes[0] != sizes[1]
+    for size in sizes:
+        assert abs(size - 10_000) < 6.1 * math.sqrt(40_000 * 0.25 * 0.75) + 1
+
+
+def test_the_clip_margin_covers_measured_roundoff():
+    """A row's place among others changes its float64 gradient by far less than the margin assumes (2^-40)."""
+    module = nn.Sequential(nn.Linear(300, 40), nn.Tanh(), nn.Linear(40, 10))
+    numbers = np.random.default_rng(3)
+    x = torch.from_numpy(numbers.normal(size=(65, 300)).astype(np.float32))
+    y = torch.from_numpy(numbers.integers(0, 10, 65))
+    theta = torch.from_numpy(to_vector(module))
+    alone = [
+        ClippedGradients(module, clip_to=1.0, micro_batch=1).total(theta, x[i : i + 1], y[i : i + 1])[0]
+        for i in range(65)
+    ]
+    together = ClippedGradients(module, clip_to=1.0, micro_batch=65).total(theta, x, y)[0]
+    assert float((together - torch.stack(alone).sum(dim=0)).norm()) < 65 * 2.0**-40
+
+
+def test_clip_to_is_below_c_and_grows_tighter_with_capacity():
+    small, large = clip_to(terms(capacity=100)), clip_to(terms(capacity=10**7, micro_batch=4096))
+    assert large < small < 1.0
+    assert large > 0.9999
+
+
+def test_event_is_the_honest_sum():
+    gaussian = MECHANISMS["gaussian"]
+    assert RULE.event(terms(share_multiplier=2.0), gaussian, 9) == Gaussian(6.0)
+    assert RULE.event(terms(share_multiplier=2.0, sampling_rate=0.1), gaussian, 9) == PoissonSampled(0.1, Gaussian(6.0))
+    assert RULE.divisor(terms(sampling_rate=0.1, capacity=500)) == 50
+
+
+def test_the_module_is_left_as_it_was():
+    module = nn.Linear(2, 1)
+    before = to_vector(module)
+    ClippedGradients(module, clip_to=1.0, micro_batch=2).total(
+        torch.ones(3, dtype=torch.float64), torch.ones(2, 2), torch.zeros(2, dtype=torch.int64)
+    )
+    assert np.array_equal(before, to_vector(module))
+    assert module.weight.dtype == torch.float32
+    assert module.weight.grad is None
+
+
+def test_models_without_vmap_are_refused():
+    class Branches(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(2, 1)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = self.layer(x if x.sum() > 0 else -x)
+            return logits
+
+    with pytest.raises(ModelError, match="Per-example gradients of this model fail"):
+        check_per_example(Branches(), (2,))
