@@ -4,8 +4,9 @@ An event is first flattened to {(noise_multiplier, sampling_rate): count}; sampl
 Order does not matter: every bound here holds for adaptively chosen results of a fixed list of uses. It does not
 hold for a list whose next entry is chosen after seeing results (that needs a filter).
 
-`auto` takes the closed form where nothing is sampled (exact), else PLD, else (where PLD cannot resolve delta or
-its grid had to be coarsened) the smaller of the valid upper bounds of PLD and RDP.
+`auto` takes the closed form where nothing is sampled (exact), else PLD. Where PLD cannot resolve delta or its grid
+had to be coarsened, it takes the smallest of the valid upper bounds: PLD, RDP, and the closed form of the same uses
+without sampling (sampling never costs privacy: the sampled pair is a mixture of the pair and of no difference).
 
 Statement everywhere: add-or-remove-one; noise is fresh and Gaussian; a sampled use draws every row with its own coin.
 """
@@ -32,6 +33,7 @@ Method: TypeAlias = Literal["closed-form", "pld", "rdp"]
 Uses: TypeAlias = dict[tuple[float, float], int]
 
 _LEAST_NOISE = 1e-6  # below, exp(1/z^2) and its powers leave double precision in every sampled curve
+_MOST_USES = 10**15  # counts are exact in double precision
 _RESOLUTION = 1e-10  # of `delta`, which is not told how small a delta matters
 
 
@@ -92,6 +94,8 @@ def _touched(uses: Uses) -> float:
 def _check(uses: Uses, accountant: str) -> None:
     if accountant not in ("auto", "pld", "rdp"):
         raise ConfigError(f"There is no accountant {accountant!r}.", "Use 'auto', 'pld' or 'rdp'.")
+    if sum(uses.values()) > _MOST_USES:
+        raise ConfigError(f"More than {_MOST_USES:g} uses are outside of what can be computed.", "Use fewer.")
     for z, rate in uses:
         if 0 < z < _LEAST_NOISE and rate < 1:
             raise ConfigError(
@@ -104,8 +108,16 @@ def _closed(uses: Uses, accountant: str) -> bool:
     return accountant == "auto" and all(rate == 1 for _, rate in uses)
 
 
-def _by_rdp(uses: Uses, delta: float, accountant: str) -> bool:
-    return accountant == "rdp" or (accountant == "auto" and not pld.resolves(uses, delta))
+def _losses(uses: Uses, delta: float, accountant: str) -> pld.LossDistribution | None:
+    """The loss distribution; None where it is not asked for, or refuses and others may answer."""
+    if accountant == "rdp":
+        return None
+    try:
+        return pld.loss_distribution(uses, delta)
+    except ConfigError:
+        if accountant == "pld":
+            raise
+        return None
 
 
 def epsilon(event: Event, delta: float, accountant: Accountant = "auto") -> Bound:
@@ -139,15 +151,16 @@ def epsilon_and_method(event: Event, delta: float, accountant: Accountant = "aut
     if _closed(uses, accountant):
         exact = gaussian.epsilon_of_mu(mu=_fused_mu(uses), delta=delta)
         return Bound(exact, exact), "closed-form"
-    if _by_rdp(uses, delta, accountant):
+    if accountant == "rdp":
         return Bound(None, rdp.epsilon_upper(uses, delta)), "rdp"
-    losses = pld.loss_distribution(uses, delta)
-    bound = losses.epsilon(delta)
-    if accountant == "auto" and losses.coarsened:
-        upper = rdp.epsilon_upper(uses, delta)
-        if upper < bound.upper:
-            return Bound(bound.lower, upper), "rdp"
-    return bound, "pld"
+    losses = _losses(uses, delta, accountant)
+    found: list[tuple[Bound, Method]] = [] if losses is None else [(losses.epsilon(delta), "pld")]
+    if accountant == "auto" and (losses is None or losses.coarsened):
+        found.append((Bound(None, rdp.epsilon_upper(uses, delta)), "rdp"))
+        found.append((Bound(None, gaussian.epsilon_of_mu(mu=_fused_mu(uses), delta=delta)), "closed-form"))
+    best, method = min(found, key=lambda pair: pair[0].upper)
+    lower = found[0][0].lower
+    return Bound(None if lower is None else min(lower, best.upper), best.upper), method
 
 
 def delta(event: Event, epsilon: float, accountant: Accountant = "auto") -> Bound:
@@ -168,11 +181,13 @@ def delta(event: Event, epsilon: float, accountant: Accountant = "auto") -> Boun
         return Bound(exact, exact)
     lower, upper = None, touched
     resolution = _RESOLUTION * max(1.0, math.sqrt(sum(uses.values())))
-    if not _by_rdp(uses, resolution, accountant):
-        losses = pld.loss_distribution(uses, resolution)
+    losses = _losses(uses, resolution, accountant)
+    if losses is not None:
         lower, upper = losses.delta_lower(epsilon), min(upper, losses.delta_upper(epsilon))
     if accountant != "pld":
-        upper = min(upper, max(rdp.delta_upper(uses, epsilon), math.ulp(0.0)))
+        upper = min(upper, rdp.delta_upper(uses, epsilon))
+    if accountant == "auto":
+        upper = min(upper, gaussian.delta_of_mu(mu=_fused_mu(uses), epsilon=epsilon))
     return Bound(None if lower is None else min(lower, upper), upper)
 
 
@@ -187,8 +202,11 @@ def upper_delta(event: Event, epsilon: float, delta: float, accountant: Accounta
         return _touched(uses)
     if _closed(uses, accountant):
         return gaussian.delta_of_mu(mu=_fused_mu(uses), epsilon=epsilon)
-    if _by_rdp(uses, delta, accountant):
+    if accountant == "rdp":
         return rdp.delta_upper(uses, epsilon)
-    losses = pld.loss_distribution(uses, delta)
-    upper = losses.delta_upper(epsilon)
-    return min(upper, rdp.delta_upper(uses, epsilon)) if accountant == "auto" and losses.coarsened else upper
+    losses = _losses(uses, delta, accountant)
+    upper = 1.0 if losses is None else losses.delta_upper(epsilon)
+    if accountant == "auto" and (losses is None or losses.coarsened):
+        unsampled = gaussian.delta_of_mu(mu=_fused_mu(uses), epsilon=epsilon)
+        upper = min(upper, rdp.delta_upper(uses, epsilon), unsampled)
+    return upper

@@ -29,7 +29,7 @@ MOST_USES = 10_000_000
 
 _EXACT = 1e-13  # width of the bracket of log noise_multiplier where an evaluation costs microseconds
 _CLOSE = 5e-5  # the same where it costs a tenth of a second
-_LEAST, _MOST = math.log(1e-6), math.log(1e9)  # log noise_multiplier: what is considered
+_LEAST, _MOST = math.log(1e-6), math.log(1e15)  # log noise_multiplier: what is considered
 _FIRST_STEP = 0.02  # of the bracket, in log noise_multiplier or log uses; the guess is mostly within 5 %
 _MAX_EXPONENT = 700.0
 _UNDERFLOWN = -745.0  # log of less than the smallest float
@@ -44,7 +44,7 @@ def calibrate_noise(
     nothing is released; never between 0 and 1e-6.
 
     Raises:
-        ConfigError: no noise_multiplier up to 1e9 is enough.
+        ConfigError: no noise_multiplier up to 1e15 is enough.
     """
     check_epsilon(epsilon)
     check_delta(delta)
@@ -91,7 +91,7 @@ def calibrate_uses(
 
 
 def _excess(event: Event, epsilon: float, delta: float, accountant: Accountant) -> float:
-    """log(delta reached / delta promised): <= 0 on the private side."""
+    """Log of delta reached / delta promised: <= 0 on the private side."""
     reached = upper_delta(event, epsilon, delta, accountant)
     return (math.log(reached) if reached > 0 else _UNDERFLOWN) - math.log(delta)
 
@@ -102,12 +102,12 @@ def _limit_mu(event: Event) -> float:
     for (z, rate), count in flatten(event).items():
         if z == 0:
             return math.inf
-        variance += count * (z**-2 if rate == 1 else rate**2 * math.expm1(min(z**-2, _MAX_EXPONENT)))
+        variance += count * (1 / z / z if rate == 1 else rate**2 * math.expm1(min(1 / z / z, _MAX_EXPONENT)))
     return math.sqrt(variance)
 
 
 def _guess(make_event: Callable[[float], Event], target: float) -> float:
-    """log z at which the central limit reaches gdp_mu = `target`."""
+    """Where the central limit reaches gdp_mu = `target`, in log z."""
     low, high = _LEAST, _MOST
     while high - low > _FIRST_STEP / 4:
         middle = (low + high) / 2
@@ -132,7 +132,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[_Point, _P
         if point[0] == at:  # an end of what is considered
             if point[1] > 0:
                 raise ConfigError(
-                    "No noise_multiplier up to 1e9 meets this epsilon and delta.", "Allow a larger epsilon or delta."
+                    "No noise_multiplier up to 1e15 meets this epsilon and delta.", "Allow a larger epsilon or delta."
                 )
             return point, point
         step *= 2
@@ -140,7 +140,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[_Point, _P
 
 
 def _close_in(excess: Callable[[float], float], low: _Point, high: _Point, width: float) -> float:
-    """log z on the private side, at most `width` above one that leaks.
+    """A log z on the private side, at most `width` above one that leaks.
 
     Secant steps kept a third of `width` inside the bracket, so that the step after convergence lands on the
     other side and ends the search; a bracket that two secants did not halve is bisected.

@@ -32,7 +32,7 @@ _ULP = 2.0**-52
 _SMALL_MU = 0.01  # below, Mills' ratio is integrated instead of subtracted
 _FAR = 50.0  # phi(50) is zero in double precision, and so is delta
 _UNDERFLOWN = 1e9  # keeps squares finite
-_MILLS_FROM = 8.0  # 1 - Phi(8) = 6e-16
+_MILLS_FROM = 4.0  # below x = -4, hence mu >= 8, delta is near 1 and the plain difference does not cancel
 
 
 def _check_mu(mu: float) -> None:
@@ -48,29 +48,29 @@ def compose_mu(mus: Iterable[float]) -> float:
 def _mills(x: Floats) -> Floats:
     from scipy.special import erfcx
 
-    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)))
+    return np.asarray(math.sqrt(math.pi / 2) * erfcx(x / math.sqrt(2)), dtype=np.float64)
 
 
 def _mills_drop(x: Floats, mu: float) -> Floats:
-    """M(x) - M(x + mu) for Mills' ratio M = (1 - Phi)/phi and x >= -8, shape (n,): no cancellation at any mu."""
+    """M(x) - M(x + mu) for Mills' ratio M = (1 - Phi)/phi and x >= -4, shape (n,): no cancellation at any mu."""
     if mu > _SMALL_MU:
         return _mills(x) - _mills(x + mu)
     # -M'(t) = 1 - t M(t), below 1/t^2, by three-point Gauss-Legendre: relative error mu^6.
     nodes = [x + mu * (1 + node) / 2 for node in (-math.sqrt(0.6), 0.0, math.sqrt(0.6))]
     slopes = [np.where(t < _FAR, 1 - t * _mills(np.minimum(t, _FAR)), np.maximum(t, _FAR) ** -2.0) for t in nodes]
-    return mu * (5 * slopes[0] + 8 * slopes[1] + 5 * slopes[2]) / 18
+    return np.asarray(mu * (5 * slopes[0] + 8 * slopes[1] + 5 * slopes[2]) / 18, dtype=np.float64)
 
 
 def hockey_stick(epsilons: Floats, mu: float) -> Floats:
     """delta(epsilon) of mu-GDP for epsilons >= 0, shape (n,) -> (n,), 0 < mu < infinity.
 
     With x = epsilon/mu - mu/2 both terms share the density phi(x), so delta = phi(x) (M(x) - M(x + mu)): no
-    relative precision is lost down to the smallest float. Below x = -8, where M overflows, delta is 1 up to
-    rounding and the plain difference is used.
+    relative precision is lost down to the smallest float. Below x = -4, where M grows like exp(x^2/2), the plain
+    difference does not cancel and is used.
     """
     from scipy.special import ndtr
 
-    x = np.minimum(epsilons / mu - mu / 2, _UNDERFLOWN)
+    x = np.clip(epsilons / mu - mu / 2, -_UNDERFLOWN, _UNDERFLOWN)
     body, tail = np.minimum(x, -_MILLS_FROM), np.maximum(x, -_MILLS_FROM)
     head = ndtr(-body) - np.exp(-body * body / 2 - _LOG_SQRT_2PI) * _mills(np.maximum(body + mu, 0))
     shared = np.exp(-tail * tail / 2 - _LOG_SQRT_2PI) * _mills_drop(tail, mu)
@@ -78,7 +78,7 @@ def hockey_stick(epsilons: Floats, mu: float) -> Floats:
 
 
 def _log_delta(epsilon: float, mu: float) -> float:
-    """log delta(epsilon), also where delta itself underflows."""
+    """Logarithm of delta(epsilon), also where delta itself underflows."""
     x = epsilon / mu - mu / 2
     if x > _UNDERFLOWN:
         return -math.inf
@@ -117,7 +117,7 @@ def epsilon_of_mu(*, mu: float, delta: float) -> float:
 
 
 def mu_for(*, epsilon: float, delta: float) -> float:
-    """Largest gdp_mu that implies (epsilon, delta): noise_multiplier = 1 / mu_for(...) for one release.
+    """Largest gdp_mu that implies (epsilon, delta); its inverse is the noise_multiplier of one such release.
 
     Moved down until both delta(epsilon) <= delta and epsilon(delta) <= epsilon hold as computed.
     """
@@ -129,7 +129,9 @@ def mu_for(*, epsilon: float, delta: float) -> float:
     log_delta = math.log(delta)
     # delta(epsilon) <= delta(0) <= mu / sqrt(2 pi), and delta(epsilon) <= Phi(-epsilon/mu + mu/2)
     quantile = max(-float(ndtri(delta)), 0.0)
-    low = high = max(delta * math.sqrt(2 * math.pi), 2 * epsilon / (quantile + math.hypot(quantile, math.sqrt(2 * epsilon))))
+    low = high = max(
+        delta * math.sqrt(2 * math.pi), 2 * epsilon / (quantile + math.hypot(quantile, math.sqrt(2 * epsilon)))
+    )
     low *= 1 - 2.0**-40
     while _log_delta(epsilon, high) <= log_delta:
         low, high = high, 2 * high

@@ -34,9 +34,10 @@ from cosilo.privacy import Bound
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["LossDistribution", "loss_distribution", "resolves"]
+__all__ = ["LossDistribution", "loss_distribution"]
 
 _FINEST, _COARSEST = 3e-6, 1e-3  # grid steps: below, a use's masses drown in rounding; above, epsilon shows it
+_USELESS = 64.0  # a step so large says nothing, and exp of its multiples overflows
 _GRID_PER_SD = 10  # grid steps in the standard deviation of one use's loss: 0.1 % of epsilon (design 30)
 _MAX_EXPONENT = 700.0  # exp of more overflows
 _MAX_ONE_USE = 1 << 17  # grid points of one use: 0.1 s
@@ -76,7 +77,7 @@ def _add_curve(epsilons: Floats, mu: float, rate: float) -> Floats:
 
 
 def _ends(mu: float, rate: float, tail: float) -> tuple[float, float]:
-    """Losses outside of which (and of minus which, in the add direction) a use has probability <= `tail` at each end."""
+    """Remove-losses a use leaves with probability <= `tail` at each end; the add-losses are their negatives."""
     from scipy.special import ndtri
 
     reach = mu * (mu / 2 - float(ndtri(tail)))
@@ -128,7 +129,7 @@ def _one_use(mu: float, rate: float, step: float, tail: float) -> tuple[_Masses,
     """Masses of one use in the directions remove and add."""
     low, high = _ends(mu, rate, tail)
     lower, upper = math.ceil(-low / step) + 1, math.ceil(high / step) + 1
-    grid = np.arange(max(lower, upper) + 1) * step
+    grid = np.arange(max(lower, upper) + 1, dtype=np.float64) * step
     remove, add = _remove_curve(grid, mu, rate), _add_curve(grid, mu, rate)
     first = _connect_the_dots(remove[: upper + 1], add[: lower + 1], -lower, step)
     return first, first if rate == 1 else _connect_the_dots(add[: lower + 1], remove[: upper + 1], -upper, step)
@@ -170,9 +171,7 @@ class LossDistribution:
         shares = above[:-1] - above[1:]
         best = 0.0
         for eta in range(1, 4 * _POINTS_PER_SPREAD):
-            beyond = sum(
-                shares[m] * self.delta_upper(epsilon + (eta - m - 1) * unit) for m in range(eta, reach)
-            )
+            beyond = sum(shares[m] * self.delta_upper(epsilon + (eta - m - 1) * unit) for m in range(eta, reach))
             whole = self._grid_delta(epsilon + eta * unit) - self._lost
             best = max(best, (whole - beyond - float(above[-1])) / float(1 - above[eta]))
         return min(best, self.delta_upper(epsilon))
@@ -194,10 +193,8 @@ class LossDistribution:
 
 
 def _step(uses: Mapping[tuple[float, float], int]) -> float:
-    """Grid step that is right for accuracy: a tenth of one use's loss sd, q sqrt(exp(1/z^2) - 1), averaged over uses."""
-    variance = sum(
-        count * rate**2 * math.expm1(min(z**-2, _MAX_EXPONENT)) for (z, rate), count in uses.items()
-    )
+    """Grid step that accuracy asks for: a tenth of one use's loss sd, q sqrt(exp(1/z^2) - 1), averaged over uses."""
+    variance = sum(count * rate**2 * math.expm1(min(z**-2, _MAX_EXPONENT)) for (z, rate), count in uses.items())
     sd = math.sqrt(variance / sum(uses.values()))
     return min(max(sd / _GRID_PER_SD, _FINEST), _COARSEST)
 
@@ -209,33 +206,31 @@ def _collapse(uses: Mapping[tuple[float, float], int]) -> dict[tuple[float, floa
     return merged | ({(1 / mu, 1.0): 1} if mu > 0 else {})
 
 
-def resolves(uses: Mapping[tuple[float, float], int], delta: float) -> bool:
-    """Whether double-precision FFT leaves `delta` standing after so many uses."""
-    return _ROUNDING * sum(_collapse(uses).values()) <= _MAX_ROUNDING_SHARE * delta
-
-
 def loss_distribution(uses: Mapping[tuple[float, float], int], delta: float) -> LossDistribution:
     """Compose {(noise_multiplier > 0, sampling_rate > 0): count}, not empty, to resolve `delta` and larger.
 
     Raises:
-        ConfigError: `delta` is below what double precision resolves for so many uses.
+        ConfigError: `delta` is below what double precision resolves for so many uses, or no grid of a useful step
+            fits in time and memory.
     """
     uses = _collapse(uses)
     total = sum(uses.values())
-    if not resolves(uses, delta):
+    slack = _ROUNDING * total
+    if slack > _MAX_ROUNDING_SHARE * delta:
         raise ConfigError(
             f"The pld accountant cannot resolve delta = {delta:g} over {total} uses in double precision.",
             "Use the accountant 'auto' or 'rdp'.",
         )
-    slack = _ROUNDING * total
     # Powers of ten, so that a search over the number of uses finds the masses of one use again.
     tail = 10.0 ** math.floor(math.log10(_TAIL_SHARE * delta / total))
     finest = step = _step(uses)
-    while True:
-        composed = _compose(uses, step, tail, _TAIL_SHARE * delta)
-        if composed is not None:
-            break
+    while (composed := _compose(uses, step, tail, _TAIL_SHARE * delta)) is None:
         step *= 2
+        if step > _USELESS:
+            raise ConfigError(
+                f"The loss distribution of {total} uses with so little noise does not fit on a grid.",
+                "Use the accountant 'auto' or 'rdp', or more noise.",
+            )
     pld, excess = composed
     lost = 4 * total * tail + 4 * len(uses) * _TAIL_SHARE * delta + math.expm1(excess) + slack
     return LossDistribution(step > finest, pld, _SPREAD * step * math.sqrt(total), slack, lost)

@@ -26,6 +26,8 @@ __all__ = ["delta_upper", "epsilon_upper"]
 
 _SERIES_REST = 2.0**-40  # dp_accounting stops its fractional series at exp(-30) of the sum: 1e-13, ten times over
 _ULPS = 2.0**-50  # four roundings in every log binomial and log power
+_NO_FRACTIONS = 100.0  # noise_multiplier from which dp_accounting's fractional series converges slowly, then not
+_ORDERS = [*range(2, 65), 128, 256, 512, 1024]
 
 
 @lru_cache(maxsize=64)
@@ -34,7 +36,7 @@ def _one_use(noise_multiplier: float, sampling_rate: float) -> tuple[Floats, Flo
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    accountant = RdpAccountant()
+    accountant = RdpAccountant(_ORDERS if noise_multiplier > _NO_FRACTIONS else None)
     base = GaussianDpEvent(noise_multiplier)
     accountant.compose(base if sampling_rate == 1 else PoissonSampledDpEvent(sampling_rate, base))
     orders = np.asarray(accountant.orders, dtype=np.float64)
@@ -66,4 +68,5 @@ def delta_upper(uses: Mapping[tuple[float, float], int], epsilon: float) -> floa
     from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
     orders, divergences = _composed(uses)
-    return float(compute_delta(orders, divergences, epsilon)[0])
+    # exp underflows to zero at large epsilon; the smallest float is still an upper bound
+    return max(float(compute_delta(orders, divergences, epsilon)[0]), math.ulp(0.0))

@@ -39,6 +39,7 @@ class Progress(AbstractContextManager["Progress"]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._bar.live.transient = kind is not None  # an error stands alone
         self._bar.stop()
 
     def __call__(self, report: Round) -> None:

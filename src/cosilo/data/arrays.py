@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,8 +43,10 @@ def read_arrays(given: Mapping[str, Any], classes: int) -> dict[str, Rows]:
     Raises:
         DataError: names the silo and what to mend, never a value.
     """
-    if not given:
-        raise DataError("No silo was given.", f"Pass silos={{name: rows}}, rows being {_SHAPES}.")
+    if not given or not all(isinstance(name, str) for name in given):
+        raise DataError(
+            "silos= has no silo, or one whose name is not a text.", f"Pass silos={{name: rows}}, rows being {_SHAPES}."
+        )
     rows = {name: _rows(name, _materialised(given[name], name), classes) for name in sorted(given)}
     first, *others = rows
     for name in others:
@@ -64,7 +66,8 @@ def _working_directory_importable() -> Iterator[None]:
     try:
         yield
     finally:
-        sys.path.remove(here)
+        with suppress(ValueError):  # user code may have tidied up already
+            sys.path.remove(here)
 
 
 def _import(loader: str) -> Callable[[str], Any]:
@@ -126,7 +129,9 @@ def _features(name: str, given: Any) -> NDArray[np.float32]:  # noqa: ANN401 - u
             f"The features of silo {name!r} are not an array of numbers ({type(error).__name__}).", f"Give {_SHAPES}."
         ) from None
     if raw.ndim < 2 or 0 in raw.shape[1:]:  # noqa: PLR2004 - rows and features
-        raise DataError(f"The x of silo {name!r} has no features (shape (rows, {str(raw.shape[1:])[1:-1]})).", f"Give {_SHAPES}.")
+        raise DataError(
+            f"The x of silo {name!r} has no features (shape (rows, {str(raw.shape[1:])[1:-1]})).", f"Give {_SHAPES}."
+        )
     if not np.isfinite(x).all():
         raise DataError(
             f"Silo {name!r} has features that are nan, inf or beyond float32.",
@@ -139,7 +144,9 @@ def _labels(name: str, given: Any, classes: int) -> NDArray[np.int64]:  # noqa: 
     try:
         y = np.asarray(given)
     except Exception as error:  # noqa: BLE001 - any object's conversion
-        raise DataError(f"The y of silo {name!r} is not an array ({type(error).__name__}).", f"Give {_SHAPES}.") from None
+        raise DataError(
+            f"The y of silo {name!r} is not an array ({type(error).__name__}).", f"Give {_SHAPES}."
+        ) from None
     if y.ndim != 1 or y.dtype.kind not in "biu":
         raise DataError(
             f"The y of silo {name!r} is not a vector of whole numbers (dtype {y.dtype}, {y.ndim} axes).",

@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pydantic import ValidationError
 
 from cosilo.data.rows import Counts, Rows
 from cosilo.data.tables import column_numbers, column_text, empty_cells
@@ -62,10 +62,10 @@ class Encoding:
         """
         column = schema.get(target)
         if column is None or len(column.levels) < 2:  # noqa: PLR2004 - a class and another
-            state = "is not in the schema" if column is None else "has fewer than two levels in the schema"
+            state = "is not in the schema" if column is None else "has not at least two levels in the schema"
             raise DataError(
                 f"The target column {target!r} {state}, so its classes are not known.",
-                f'Add [data.schema.{target}] with levels = ["0", "1"], or whatever its cells say, negative class first.',
+                f'Write [data.schema.{target}] levels = ["0", "1"], or whatever its cells say, negative class first.',
             )
         features = {name: column for name, column in schema.items() if name != target}
         if not features:
@@ -83,21 +83,21 @@ class Encoding:
         Raises:
             DataError: a column is absent, a numeric cell does not parse, or is empty without a rule for it.
         """
+        numbers = {name: _numbers(table, name, c) for name, c in self.columns.items() if c.numeric}
+        levels = {name: _levels(table, name, c) for name, c in self.columns.items() if not c.numeric}
         kept = np.ones(table.num_rows, dtype=np.bool_)
-        cells: dict[str, NDArray[np.float64] | NDArray[np.int64]] = {}
-        empty: dict[str, NDArray[np.bool_]] = {}
         for name, column in self.columns.items():
-            cells[name], empty[name] = _numbers(table, name, column) if column.numeric else _levels(table, name, column)
             if column.missing == "drop":
-                kept &= ~empty[name]
+                kept &= ~(numbers[name][1] if column.numeric else levels[name][1])
         x = np.zeros((int(kept.sum()), len(self.feature_names)), dtype=np.float32)
         clamped, unknown, start = {}, {}, 0
         for name, column in self.columns.items():
             stop = start + len(_names(name, column))
             if column.numeric:
-                clamped[name] = _write_numbers(x[:, start:stop], cells[name][kept], column)
+                clamped[name] = _write_numbers(x[:, start:stop], numbers[name][0][kept], column)
             else:
-                unknown[name] = _write_levels(x[:, start:stop], cells[name][kept], empty[name][kept], column)
+                index, empty = levels[name]
+                unknown[name] = _write_levels(x[:, start:stop], index[kept], empty[kept], column)
             start = stop
         return Encoded(x=x, kept=kept, clamped=_nonzero(clamped), unknown=_nonzero(unknown))
 
@@ -127,7 +127,7 @@ class Encoding:
             tree = json.loads(text)
             columns = {name: Column.model_validate(facts) for name, facts in tree["columns"]}
             return cls(columns=columns, target=str(tree["target"]), levels=tuple(map(str, tree["levels"])))
-        except (KeyError, TypeError, ValueError, ValidationError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise DataError(
                 "The encoding of columns saved with this model cannot be read.", "Take the model from its run again."
             ) from error
@@ -137,7 +137,7 @@ def _names(name: str, column: Column) -> list[str]:
     """Names of the features that one column becomes."""
     if column.numeric:
         edges = ["-inf", *(f"{edge:g}" for edge in column.bins), "inf"]
-        bins = [f"{name} in [{low}, {high})" for low, high in zip(edges, edges[1:], strict=False)]
+        bins = [f"{name} in [{low}, {high})" for low, high in pairwise(edges)]
         return [name, *(bins if column.bins else ())]
     return [f"{name} = {level}" for level in _with_other(column.levels)]
 
@@ -180,9 +180,7 @@ def _write_numbers(out: NDArray[np.float32], values: NDArray[np.float64], column
     return int((inside != values).sum())
 
 
-def _write_levels(
-    out: NDArray[np.float32], index: NDArray[np.int64], empty: NDArray[np.bool_], column: Column
-) -> int:
+def _write_levels(out: NDArray[np.float32], index: NDArray[np.int64], empty: NDArray[np.bool_], column: Column) -> int:
     """Fill `out`, (k, levels), and return how many cells were neither a level nor empty."""
     outside = index < 0
     out[np.arange(len(index)), np.where(outside, _with_other(column.levels).index(OTHER), index)] = 1

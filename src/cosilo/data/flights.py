@@ -59,7 +59,7 @@ DESTINATIONS = tuple(
     DCA DEN DFW DSM DTW EGE EYW FLL GRR GSO GSP HDN HNL HOU IAD IAH ILM IND JAC JAX LAS LAX LEX LGA LGB MCI MCO MDW
     MEM MHT MIA MKE MSN MSP MSY MTJ MVY MYR OAK OKC OMA ORD ORF PBI PDX PHL PHX PIT PSE PSP PVD PWM RDU RIC ROC RSW
     SAN SAT SAV SBN SDF SEA SFO SJC SJU SLC SMF SNA SRQ STL STT SYR TPA TUL TVC TYS XNA
-    """.split()
+    """.split()  # noqa: SIM905 - six lines to read instead of a hundred
 )
 WEEKDAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
@@ -79,8 +79,8 @@ COLUMNS = {
     # function of temperature and humidity.
     "temp": Column(low=-10, high=110, bins=(20, 32, 40, 50, 60, 70, 80, 90), missing=55.0),
     "humid": Column(low=0, high=100, bins=(40, 50, 60, 70, 80, 90), missing=60.0),  # percent
-    # Degrees from north in eighths; 0 is written for calm and taken for variable wind.
-    "wind_dir": Column(low=0, high=360, bins=(45, 90, 135, 180, 225, 270, 315), missing=0.0),
+    # Degrees from north in eighths, reported in tens; 0 is written for calm and taken for variable wind.
+    "wind_dir": Column(low=0, high=360, bins=(5, 45, 90, 135, 180, 225, 270, 315), missing=0.0),
     "wind_speed": Column(low=0, high=60, bins=(5, 10, 15, 20, 25), missing=10.0),  # mph; gales begin at 39
     "precip": Column(low=0, high=1, bins=(0.005, 0.02, 0.05, 0.1), missing=0.0),  # inches in the hour; 0.3 is heavy
     "pressure": Column(low=970, high=1050, bins=(1000, 1005, 1010, 1015, 1020, 1025, 1030), missing=1013.25),  # hPa

@@ -1,8 +1,8 @@
 """Who holds a row, and whether it is held out: functions of that row alone (design 10, section 11).
 
 A shuffled split of n rows moves every row when one is added, which voids any per-row guarantee. Here a row's
-membership is a keyed hash of its own content, so rows with equal content share it: a test row never has a
-twin among the training rows.
+membership is a keyed hash of its own content, so equal rows of a silo share it: no test row has a twin among
+the training rows of its silo.
 """
 
 from __future__ import annotations
@@ -37,25 +37,32 @@ def held_out_mask(rows: Rows, *, silo: str, fraction: float, seed: int) -> NDArr
     """
     if fraction == 0:
         return np.zeros(len(rows), dtype=np.bool_)
-    key = hashlib.blake2b(_CONTEXT + str(seed).encode(), digest_size=32).digest()
-    keyed = hashlib.blake2b(hashlib.blake2b(silo.encode(), digest_size=32).digest(), key=key, digest_size=_DRAW_BYTES)
-    x = np.ascontiguousarray(rows.x, dtype="<f4").reshape(len(rows), -1)
-    labels = rows.y.astype("<i8").tobytes()
+    # One state per class; a row's draw continues a copy of it with the row's features.
+    states = {int(label): _state(silo, int(label), seed) for label in np.unique(rows.y)}
+    features = np.ascontiguousarray(rows.x, dtype="<f4").reshape(-1).view(np.uint8).data
+    width = features.nbytes // max(len(rows), 1)
     draws = bytearray()
-    for i, row in enumerate(x.view(np.uint8)):
-        draw = keyed.copy()
-        draw.update(labels[8 * i : 8 * i + 8])
-        draw.update(row)
-        draws += draw.digest()
+    for i, label in enumerate(rows.y.tolist()):
+        state = states[label].copy()
+        state.update(features[i * width : (i + 1) * width])
+        draws += state.digest()
     return np.asarray(np.frombuffer(draws, dtype="<u8") < fraction * 2.0**64)
+
+
+def _state(silo: str, label: int, seed: int) -> hashlib.blake2b:
+    key = hashlib.blake2b(_CONTEXT + str(seed).encode(), digest_size=32).digest()
+    prefix = hashlib.blake2b(silo.encode(), digest_size=32).digest()  # fixed length: no name runs into the content
+    return hashlib.blake2b(prefix + label.to_bytes(8, "little"), key=key, digest_size=_DRAW_BYTES)
 
 
 def split_by_column(table: pa.Table, column: str) -> dict[str, pa.Table]:
     """One table per value of `column`, sorted by value, rows in file order.
 
     Raises:
-        DataError: a row does not say which silo it belongs to.
+        DataError: there is no row, or one that does not say which silo it belongs to.
     """
+    if table.num_rows == 0:
+        raise DataError("The table has a header and no rows.", "Give a table with at least one row per silo.")
     text = column_text(table, column)
     if empty_cells(text).any():
         raise DataError(

@@ -40,8 +40,9 @@ class Counts:
     """What happened to one silo's rows on their way in. Private: it stays at the silo.
 
     `rows` are trained on, `held_out` tested on, `dropped` left out (no target, or an empty cell whose column says
-    missing = "drop"). `clamped` and `unknown` count, per column, the cells outside [low, high] and outside the
-    levels; for the target, `unknown` counts rows (they are among the dropped). Columns without such cells are not listed.
+    missing = "drop"). `clamped` and `unknown` count, per column, the cells of rows that were kept outside
+    [low, high] and outside the levels; for the target, `unknown` counts rows, which are among the dropped. Columns
+    without such cells are not listed.
     """
 
     rows: int

@@ -43,7 +43,9 @@ def read_table(path: str | Path) -> pa.Table:
     try:
         return pa.parquet.read_table(name) if name.lower().endswith(".parquet") else _read_csv(name)
     except FileNotFoundError:
-        raise DataError(f"There is no file {name!r}.", "Check the path; it is taken from the job file's folder.") from None
+        raise DataError(
+            f"There is no file {name!r}.", "Check the path; it is taken from the job file's folder."
+        ) from None
     except (OSError, pa.ArrowException) as error:
         # Arrow's message quotes the offending line, which is a private row.
         raise DataError(

@@ -1,0 +1,318 @@
+"""Runs in process: files, resume, seeds, dropouts, statements."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from torch import nn
+
+import cosilo
+from cosilo import accounting
+from cosilo.engines import Round
+from cosilo.engines.folder import RunFolder
+from cosilo.errors import ConfigError, InterruptedRunError, ModelError, RefusedError, TooFewSilosError
+from cosilo.local.one_step.compute import OneStep
+
+Rows = dict[str, tuple[np.ndarray, np.ndarray]]
+
+
+def rows(sizes: tuple[int, ...] = (400, 300, 200)) -> Rows:
+    numbers = np.random.default_rng(0)
+    silos = {}
+    for name, size in zip("abcdefgh", sizes, strict=False):
+        x = numbers.normal(size=(size, 4)).astype(np.float32)
+        silos[name] = (x, (x[:, 0] + 0.2 * numbers.normal(size=size) > 0).astype(np.int64))
+    return silos
+
+
+def job(folder: Path, **sections: dict[str, Any]) -> cosilo.Job:
+    tree: dict[str, dict[str, Any]] = {
+        "job": {"name": "r", "seed": 5},
+        "data": {"capacity": 500},
+        "model": {"name": "logistic"},
+        "federation": {"rounds": 4, "server_optimizer": {"name": "sgd", "lr": 2.0, "momentum": 0.5}},
+        "privacy": {"epsilon": 2.0, "delta": 1e-5},
+        "evaluation": {"held_out": 0.2, "source": "public"},
+        "output": {"directory": str(folder)},
+    }
+    for name, section in sections.items():
+        tree[name] = {**tree.get(name, {}), **section}
+    return cosilo.Job.parse(tree)
+
+
+def stop_after(number: int) -> Any:
+    def on_round(report: Round) -> None:
+        if report.round == number:
+            os.kill(os.getpid(), signal.SIGINT)
+
+    return on_round
+
+
+def test_a_run_writes_what_it_returns(tmp_path: Path):
+    seen: list[Round] = []
+    run = cosilo.run(job(tmp_path), silos=rows(), on_round=seen.append)
+    assert sorted(p.name for p in run.path.iterdir()) == [
+        "checkpoint.safetensors",
+        "job.toml",
+        "metrics.jsonl",
+        "model.safetensors",
+        "plan.json",
+        "privacy.json",
+        "silos.json",
+    ]
+    assert [r.round for r in seen] == [1, 2, 3, 4]
+    assert run.metrics["test"]["auc"] > 0.9
+    lines = [json.loads(line) for line in (run.path / "metrics.jsonl").read_text().splitlines()]
+    assert [line["round"] for line in lines] == [1, 2, 3, 4]
+    assert lines[-1]["test"] == run.metrics["test"]
+    spent = [line["epsilon_spent"] for line in lines]
+    assert spent == sorted(spent)
+    assert spent[-1] == run.privacy["epsilon"] <= 2.0
+    assert json.loads((run.path / "privacy.json").read_text()) == run.privacy
+    assert cosilo.Job.load(run.path / "job.toml") == job(tmp_path)
+    # header and name, 5 float64 each way, 4 rounds
+    assert run.mib_per_silo == pytest.approx(4 * (2 * (91 + 5 * 8) + 1) / 2**20)
+
+
+def test_the_statement_has_every_field_of_the_interface(tmp_path: Path):
+    privacy = cosilo.run(job(tmp_path), silos=rows()).privacy
+    keys = (
+        "unit relation epsilon delta rule mechanism guarantee assumption epsilon_unconditional epsilon_joint_steps "
+        "against epsilon_against colluding_silos min_survivors rounds per_silo accountant noise_multiplier granularity "
+        "ring_bits failure_probability entropy not_covered versions job_hash plan_hash"
+    )
+    assert set(keys.split()) <= set(privacy)
+    assert set(privacy["epsilon_against"]) == {"server", "outsider", "local"}
+    assert privacy["entropy"] == "system"
+    assert privacy["rounds"] == {"planned": 4, "done": 4}
+    assert [s["silo"] for s in privacy["per_silo"]] == ["a", "b", "c"]
+    assert not {"rows", "held_out", "dropped", "non_finite", "clamped", "unknown", "batch"} & keys_of(privacy)
+
+
+def keys_of(tree: Any) -> set[str]:
+    if isinstance(tree, list):
+        return set().union(*map(keys_of, tree))
+    return set(tree).union(*map(keys_of, tree.values())) if isinstance(tree, dict) else set()
+
+
+def test_silos_pay_for_their_own_rounds(tmp_path: Path):
+    run = cosilo.run(job(tmp_path, federation={"cohort": 2}), silos=rows())
+    replies = {s["silo"]: s["rounds"] for s in run.privacy["per_silo"]}
+    assert sum(replies.values()) == 8
+    assert max(replies.values()) == 3
+    for silo in run.privacy["per_silo"]:
+        event = RunFolder.open(run.path).plan.event(silo["silo"], silo["rounds"])
+        assert silo["epsilon"] == pytest.approx(accounting.epsilon(event, 1e-5).upper, rel=1e-12)
+    assert run.privacy["epsilon"] >= max(s["epsilon"] for s in run.privacy["per_silo"])
+
+
+def test_the_same_seed_gives_the_same_split_and_start_but_never_the_same_noise(tmp_path: Path):
+    one, other = (cosilo.run(job(tmp_path), silos=rows()) for _ in range(2))
+    counts = [json.loads((r.path / "silos.json").read_text()) for r in (one, other)]
+    assert counts[0] == counts[1]
+    assert one.path.name == "r"
+    assert other.path.name == "r-2"
+    assert one.metrics != other.metrics
+
+
+def test_seeded_entropy_repeats_a_run_and_says_so(tmp_path: Path):
+    one, other, third = (cosilo.run(job(tmp_path), silos=rows(), seeded_entropy=n) for n in (7, 7, 8))
+    weights = [(r.path / "checkpoint.safetensors").read_bytes()[-40:] for r in (one, other, third)]
+    assert weights[0] == weights[1] != weights[2]
+    assert one.privacy["entropy"] == "seeded: not a private release"
+
+
+def test_interrupted_and_resumed(tmp_path: Path):
+    with pytest.raises(InterruptedRunError, match=r"Stopped after round 2, of 4.*cosilo resume"):
+        cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(2), seeded_entropy=3)
+    partial = json.loads((tmp_path / "r" / "privacy.json").read_text())
+    assert partial["rounds"] == {"planned": 4, "done": 2}
+    assert 0 < partial["epsilon_spent"] < partial["epsilon"]
+    resumed = cosilo.resume(tmp_path / "r", silos=rows())
+    whole = cosilo.run(job(tmp_path), silos=rows(), seeded_entropy=3)
+    assert resumed.metrics == whole.metrics
+    assert resumed.privacy["per_silo"] == whole.privacy["per_silo"]
+    assert resumed.privacy["entropy"].startswith("seeded")
+    assert [m["round"] for m in RunFolder.open(resumed.path).read_metrics()] == [1, 2, 3, 4]
+    again = cosilo.resume(tmp_path / "r", silos=rows())
+    assert again.metrics == resumed.metrics
+
+
+def test_a_kill_between_checkpoint_and_metrics_is_mended(tmp_path: Path):
+    with pytest.raises(InterruptedRunError):
+        cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(2))
+    path = tmp_path / "r" / "metrics.jsonl"
+    first, second = path.read_text().splitlines(keepends=True)
+    path.write_text(first + second[:20])
+    cosilo.resume(tmp_path / "r", silos=rows())
+    assert [m["round"] for m in RunFolder.open(tmp_path / "r").read_metrics()] == [1, 2, 3, 4]
+
+
+def test_a_second_signal_discards_the_round_in_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    calls = 0
+    original = OneStep.release
+
+    def release(self: OneStep, theta: Any, batch: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 4:  # the first silo of round 2
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, theta, batch)
+
+    monkeypatch.setattr(OneStep, "release", release)
+    with pytest.raises(InterruptedRunError, match="Stopped inside round 2, now discarded"):
+        cosilo.run(job(tmp_path), silos=rows())
+    _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
+    assert facts["round"] == 1
+    assert {log["replies"] for log in facts["silos"].values()} == {1}
+    assert cosilo.resume(tmp_path / "r", silos=rows()).privacy["rounds"]["done"] == 4
+
+
+def fail_in(monkeypatch: pytest.MonkeyPatch, failing_calls: set[int]) -> None:
+    calls = 0
+    original = OneStep.release
+
+    def release(self: OneStep, theta: Any, batch: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls in failing_calls:
+            raise ValueError("row 17: Jane Doe")
+        return original(self, theta, batch)
+
+    monkeypatch.setattr(OneStep, "release", release)
+
+
+def test_a_failing_silo_is_survived_within_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fail_in(monkeypatch, {5})
+    run = cosilo.run(job(tmp_path, federation={"min_survivors": 2}), silos=rows())
+    assert run.privacy["survivors"] == {"planned": 2, "fewest": 2}
+    assert run.privacy["honest_contributors"] == 1
+
+
+def test_too_many_failures_release_nothing_and_stay_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    fail_in(monkeypatch, {5})
+    with pytest.raises(TooFewSilosError, match="Silo 'b' failed with ValueError") as caught:
+        cosilo.run(job(tmp_path), silos=rows())
+    assert "Jane" not in str(caught.value)
+    _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
+    assert (facts["round"], facts["attempt"]) == (1, 1)
+    assert {log["replies"] for log in facts["silos"].values()} == {2}
+    # The lost round cannot be made up for: its messages were sent and are paid for.
+    with pytest.raises(RefusedError, match="all 4 planned replies are used"):
+        cosilo.resume(tmp_path / "r", silos=rows())
+
+
+def test_resume_checks_that_the_run_is_the_same(tmp_path: Path):
+    with pytest.raises(InterruptedRunError):
+        cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(1))
+    with pytest.raises(ConfigError, match="given its rows in memory"):
+        cosilo.resume(tmp_path / "r")
+    with pytest.raises(ConfigError, match="differ from those of the run's plan"):
+        cosilo.resume(tmp_path / "r", silos=rows((400, 300)))
+    with pytest.raises(ConfigError, match="not the folder of a cosilo run"):
+        cosilo.resume(tmp_path)
+
+
+def test_own_module_and_its_model_file(tmp_path: Path):
+    def network() -> nn.Module:
+        return nn.Sequential(nn.Linear(4, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 2))
+
+    torch.manual_seed(0)
+    run = cosilo.run(own_job(tmp_path), silos=rows(), model=network())
+    features = rows()["a"][0]
+    with pytest.raises(ModelError, match="cannot be rebuilt from the file alone"):
+        cosilo.load_model(run.path)
+    loaded = cosilo.load_model(run.path, model=network())
+    np.testing.assert_array_equal(loaded.predict_proba(features), run.model.predict_proba(features))
+    assert loaded.predict_proba(features).sum(axis=1) == pytest.approx(1.0)
+    assert loaded.privacy == run.privacy
+    with pytest.raises(ModelError, match="does not have the saved model's parameters"):
+        cosilo.load_model(run.path, model=nn.Linear(4, 2))
+
+
+def own_job(folder: Path) -> cosilo.Job:
+    tree = job(folder).to_tree()
+    del tree["model"]["name"]
+    return cosilo.Job.parse(tree)
+
+
+def test_a_model_twice_is_refused(tmp_path: Path):
+    with pytest.raises(ConfigError, match="names a model and another was given"):
+        cosilo.run(job(tmp_path), silos=rows(), model=nn.Linear(4, 1))
+
+
+def test_shipped_models_load_from_the_file_alone(tmp_path: Path):
+    run = cosilo.run(job(tmp_path, model={"name": "mlp", "options": {"hidden": [3]}}), silos=rows())
+    x = rows()["a"][0]
+    for path in (run.path, run.path / "model.safetensors"):
+        np.testing.assert_array_equal(cosilo.load_model(path).predict_proba(x), run.model.predict_proba(x))
+    with pytest.raises(ConfigError, match="not a model saved by cosilo"):
+        cosilo.load_model(run.path / "checkpoint.safetensors")
+
+
+def test_sampled_batches_adam_and_averaging(tmp_path: Path):
+    run = cosilo.run(
+        job(
+            tmp_path,
+            local={"sampling_rate": 0.2},
+            federation={"rounds": 30, "server_optimizer": {"name": "adam", "lr": 0.1}, "averaging": 0.8},
+            evaluation={"every": 10},
+        ),
+        silos=rows(),
+    )
+    metrics = RunFolder.open(run.path).read_metrics()
+    assert [m["round"] for m in metrics if m["test"]] == [10, 20, 30]
+    spent = [m["epsilon_spent"] for m in metrics]
+    assert spent == sorted(spent)
+    assert spent[-1] == run.privacy["epsilon"] <= 2.0
+    assert run.metrics["test"]["accuracy"] > 0.6
+
+
+def test_nothing_is_written_when_a_check_fails(tmp_path: Path):
+    for bad in ({"federation": {"cohort": 9}}, {"local": {"device": "abacus"}}, {"data": {"capacity": 10}}):
+        with pytest.raises(ConfigError):
+            cosilo.run(job(tmp_path / "runs", **bad), silos=rows())
+    module = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    with pytest.raises(ModelError, match="mixes the rows of a batch"):
+        cosilo.run(own_job(tmp_path / "runs"), silos=rows(), model=module)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_noise_in_the_released_sums_is_the_planned_one(tmp_path: Path):
+    """Recompute the clean sum at the released model, subtract, and meet the planned sd: nobody here ships zero noise.
+
+    One round from zero with lr 1 moves the model by -(clean sum + noise) / divisor. 401 parameters, 15 runs:
+    chi-square of 6,015 squares, two-sided at 1e-9. Rejected with power above 1 - 1e-9: one silo's noise of three
+    missing, all noise 10 % too small, no noise.
+    """
+    numbers = np.random.default_rng(1)
+    silos = {name: (numbers.normal(size=(50, 400)).astype(np.float32), numbers.integers(0, 2, 50)) for name in "abc"}
+    clean = np.zeros(401)
+    for x, y in silos.values():
+        gradient = np.hstack([x, np.ones((len(x), 1))]) * (0.5 - y)[:, None]
+        clean += (gradient / np.maximum(1, np.linalg.norm(gradient, axis=1, keepdims=True))).sum(axis=0)
+    settings = {"rounds": 1, "server_optimizer": {"name": "sgd", "lr": 1.0}}
+    squares = 0.0
+    for _ in range(15):
+        run = cosilo.run(job(tmp_path, federation=settings, evaluation={"held_out": 0.0}), silos=silos)
+        share = RunFolder.open(run.path).plan.share_multiplier  # clipping_norm is 1
+        moved = np.concatenate([p.detach().double().numpy().ravel() for p in run.model.module.parameters()])
+        squares += float(((-moved * 1500 - clean) ** 2).sum()) / (3 * share**2)
+
+    def fits(statistic: float) -> bool:
+        p = float(stats.chi2.cdf(statistic, 15 * 401))
+        return min(p, 1 - p) > 5e-10
+
+    assert fits(squares)
+    assert not fits(squares * 2 / 3)
+    assert not fits(squares * 0.9**2)
+    assert not fits(0.0)
