@@ -60,7 +60,7 @@ class Stream:
     def words(self, count: int) -> Words:
         """`count` uniform 64-bit words, shape (count,), dtype uint64 (little-endian keystream)."""
         out = np.empty(count, dtype="<u8")
-        view = memoryview(out).cast("B")
+        view = out.data.cast("B")
         for start in range(0, len(view), _CHUNK_BYTES):
             piece = view[start : start + _CHUNK_BYTES]
             self._keystream.update_into(_ZEROS[: len(piece)], piece)

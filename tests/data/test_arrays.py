@@ -22,7 +22,7 @@ CAPACITY = {"capacity": 10}
 class Pairs:
     """Stands for a torch Dataset: `len`, `[]`, items (x, y)."""
 
-    def __init__(self, x: Any, y: Any) -> None:  # noqa: ANN401 - whatever a Dataset holds
+    def __init__(self, x: Any, y: Any) -> None:
         self.x, self.y = x, y
 
     def __len__(self) -> int:

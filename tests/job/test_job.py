@@ -96,7 +96,7 @@ def test_toml_round_trip_and_hash():
 
 def test_a_job_is_frozen():
     with pytest.raises(ValueError, match="frozen"):
-        Job.parse(BASE).job.name = "other"
+        Job.parse(BASE).job.name = "other"  # type: ignore[misc]
 
 
 def write(folder: Path, text: str) -> Path:

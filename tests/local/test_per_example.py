@@ -62,7 +62,7 @@ def one_row_at_a_time(module: nn.Module, x: torch.Tensor, y: torch.Tensor, norm:
     total = np.zeros(to_vector(module).size)
     for row, target in zip(x.double(), y, strict=True):
         module.zero_grad()
-        example_loss(module(row.unsqueeze(0)), target.unsqueeze(0)).sum().backward()  # type: ignore[no-untyped-call]
+        example_loss(module(row.unsqueeze(0)), target.unsqueeze(0)).sum().backward()
         gradient = np.concatenate([p.grad.numpy().ravel() for p in module.parameters() if p.grad is not None])
         total += gradient * min(1.0, norm / np.linalg.norm(gradient))
     module.float()

@@ -36,7 +36,7 @@ def accepted(sample: NDArray[np.float64], sd: float) -> bool:
     edges = stats.norm.ppf(np.linspace(0, 1, BINS + 1)[1:-1], scale=sd)
     counts = np.bincount(np.searchsorted(edges, sample), minlength=BINS)
     statistic = float(((counts - DRAWS / BINS) ** 2).sum() / (DRAWS / BINS))
-    return statistic < stats.chi2.isf(FALSE_ALARM, BINS - 1)
+    return statistic < float(stats.chi2.isf(FALSE_ALARM, BINS - 1))
 
 
 @pytest.mark.parametrize("sd", [1e-3, 1.0, 1e4])

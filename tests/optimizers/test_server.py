@@ -19,7 +19,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("options", "peer"), CASES)
-def test_steps_equal_torch(options, peer):  # type: ignore[no-untyped-def]
+def test_steps_equal_torch(options, peer):
     numbers = np.random.default_rng(0)
     theta = numbers.normal(size=7)
     parameter = torch.nn.Parameter(torch.from_numpy(theta.copy()))

@@ -208,7 +208,7 @@ def test_too_few_survivors_release_nothing():
     "change",
     [{"round": 2}, {"attempt": 2}, {"run": bytes(32)}, {"model": bytes(32)}, {"silo": "b"}, {"vector": np.zeros(4)}],
 )
-def test_foreign_updates_are_not_added(change):  # type: ignore[no-untyped-def]
+def test_foreign_updates_are_not_added(change):
     plan, schedule = make()
     server = coordinator(plan, schedule)
     state = server.start(np.zeros(3))

@@ -13,7 +13,7 @@ from torch import nn
 from cosilo import data, models
 from cosilo.data import FederatedRows
 from cosilo.engines.folder import RunFolder
-from cosilo.engines.run import Round, Run
+from cosilo.engines.result import Round, Run
 from cosilo.engines.session import Session
 from cosilo.errors import ConfigError
 from cosilo.job import Job

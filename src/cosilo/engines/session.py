@@ -22,7 +22,7 @@ from cosilo.data import FederatedRows
 from cosilo.engines.evaluation import evaluate
 from cosilo.engines.folder import RunFolder
 from cosilo.engines.interrupt import Interrupt
-from cosilo.engines.run import Round, Run
+from cosilo.engines.result import Round, Run
 from cosilo.engines.trained import TrainedModel, model_bytes
 from cosilo.entropy import Entropy
 from cosilo.errors import CosiloError, InterruptedRunError, TooFewSilosError

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from cosilo import accounting
+from cosilo.accounting import Accountant
 from cosilo.errors import JobError
 from cosilo.job import Job
 from cosilo.local import RULES, Terms
@@ -70,7 +71,7 @@ class Plan:
     job_hash: str
     rule: str
     mechanism: str
-    accountant: str
+    accountant: Accountant
     against: str
     rounds: int
     cohort: int
