@@ -66,6 +66,14 @@ def test_nothing_released_costs_nothing(event: Event, accountant: Accountant) ->
 
 
 @pytest.mark.parametrize("accountant", ACCOUNTANTS)
+def test_little_and_much_noise_compose(accountant: Accountant) -> None:
+    """Uses far apart in noise, of which dp_accounting would take different Renyi orders."""
+    little, much = sampled(2.0, 0.1, 3), sampled(200.0, 0.1, 5)
+    together = epsilon(Composed((little, much)), 1e-5, accountant).upper
+    assert epsilon(little, 1e-5, accountant).upper / GRID <= together < 1.3 * epsilon(little, 1e-5, accountant).upper
+
+
+@pytest.mark.parametrize("accountant", ACCOUNTANTS)
 def test_no_noise_is_no_privacy(accountant: Accountant) -> None:
     assert epsilon(Gaussian(0), 1e-5, accountant) == Bound(math.inf, math.inf)
     assert delta(Gaussian(0), 3.0, accountant) == Bound(1, 1)

@@ -31,12 +31,15 @@ _ORDERS = [*range(2, 65), 128, 256, 512, 1024]
 
 
 @lru_cache(maxsize=64)
-def _one_use(noise_multiplier: float, sampling_rate: float) -> tuple[Floats, Floats]:
-    """Orders, shape (m,), and an upper bound on the Renyi divergence of one use at each of them, shape (m,)."""
+def _one_use(noise_multiplier: float, sampling_rate: float, *, fractions: bool) -> tuple[Floats, Floats]:
+    """Orders, shape (m,), and an upper bound on the Renyi divergence of one use at each of them, shape (m,).
+
+    `fractions`: with dp_accounting's fractional orders; all uses of a composition need the same orders.
+    """
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
     from dp_accounting.rdp import RdpAccountant
 
-    accountant = RdpAccountant(_ORDERS if noise_multiplier > _NO_FRACTIONS else None)
+    accountant = RdpAccountant(None if fractions else _ORDERS)
     base = GaussianDpEvent(noise_multiplier)
     accountant.compose(base if sampling_rate == 1 else PoissonSampledDpEvent(sampling_rate, base))
     orders = np.asarray(accountant.orders, dtype=np.float64)
@@ -47,12 +50,10 @@ def _one_use(noise_multiplier: float, sampling_rate: float) -> tuple[Floats, Flo
 
 
 def _composed(uses: Mapping[tuple[float, float], int]) -> tuple[list[float], list[float]]:
-    total: Floats | float = 0.0
-    orders = np.empty(0)
-    for (noise_multiplier, sampling_rate), count in uses.items():
-        orders, one = _one_use(noise_multiplier, sampling_rate)
-        total = total + count * one
-    return orders.tolist(), np.broadcast_to(total, orders.shape).tolist()
+    fractions = all(noise_multiplier <= _NO_FRACTIONS for noise_multiplier, _ in uses)
+    parts = [(count, *_one_use(*use, fractions=fractions)) for use, count in uses.items()]
+    orders = parts[0][1]
+    return orders.tolist(), np.sum([count * one for count, _, one in parts], axis=0).tolist()
 
 
 def epsilon_upper(uses: Mapping[tuple[float, float], int], delta: float) -> float:
