@@ -1,4 +1,4 @@
-"""One contract for every accountant: flattening, bounds, monotonicity, extreme inputs in bounded time."""
+"""One contract for every accountant: flattening, bounds, monotonicity, extreme inputs in bounded processor time."""
 
 from __future__ import annotations
 
@@ -167,11 +167,11 @@ def test_shares_add_up_to_one_noise() -> None:
     ],
 )
 def test_extreme_inputs_are_answered_in_time(z: float, rate: float, uses: int, target: float) -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     bound = epsilon(sampled(z, rate, uses), target)
     check_bound(bound)
     assert math.isfinite(bound.upper)
-    assert time.perf_counter() - began < 10
+    assert time.process_time() - began < 10
     unsampled = epsilon_of_mu(mu=math.sqrt(uses) / z, delta=target)
     assert bound.upper <= 1.3 * unsampled + 0.2  # sampling never costs; RDP's largest order leaves 0.1 at 1e-30
 

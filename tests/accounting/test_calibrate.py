@@ -44,9 +44,9 @@ def test_golden_sampled_noise(uses: int, z: float) -> None:
 @pytest.mark.parametrize(("accountant", "most"), [("auto", 3.0), ("rdp", 3.0)])
 def test_sampled_noise_is_private_tight_and_quick(accountant: Accountant, most: float) -> None:
     epsilon(sampled(1, 0.01, 1000), DELTA)  # imports
-    began = time.perf_counter()
+    began = time.process_time()
     z = calibrate_noise(lambda z: sampled(z, 0.01, 1000), epsilon=1, delta=DELTA, accountant=accountant)
-    assert time.perf_counter() - began < most
+    assert time.process_time() - began < most
     assert epsilon(sampled(z, 0.01, 1000), DELTA, accountant).upper <= 1
     assert epsilon(sampled(z * (1 - 2e-4), 0.01, 1000), DELTA, accountant).upper > 1
 
@@ -61,11 +61,11 @@ def test_mixed_events_calibrate() -> None:
 
 
 def test_small_epsilon_and_delta_are_bounded_in_time() -> None:
-    began = time.perf_counter()
+    began = time.process_time()
     for target, delta in [(1e-3, 1e-5), (1.0, 1e-30), (1e-9, 1e-30)]:
         z = calibrate_noise(lambda z: Repeated(1000, PoissonSampled(0.01, Gaussian(z))), epsilon=target, delta=delta)
         assert epsilon(sampled(z, 0.01, 1000), delta).upper <= target
-    assert time.perf_counter() - began < 20
+    assert time.process_time() - began < 20
 
 
 def test_no_noise_for_nothing() -> None:
