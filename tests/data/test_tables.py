@@ -91,7 +91,9 @@ def test_absent_and_repeated_columns_are_named(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text(CSV, encoding="utf-8")
     table = read_table(path)
-    with pytest.raises(DataError, match=r"The table has no column 'town'\. Its columns are: age, city, city"):
+    with pytest.raises(
+        DataError, match="The table has no column 'town'. Compare that name with the table's header line."
+    ):
         column_text(table, "town")
     with pytest.raises(DataError, match="The table has 2 columns called 'city'"):
         column_text(table, "city")

@@ -82,8 +82,8 @@ BAD = {
     "delta": (["--set", "privacy.delta=1"], {}, "privacy.delta = 1 is out of bounds", "less than 1"),
     "cohort": (["--set", "federation.cohort=4"], {}, "cohort = 4 exceeds the 3 silos", "at most 3"),
     "three numbers": (["--set", "privacy.noise_multiplier=3"], {}, "costs epsilon = 2", "Remove one of the three"),
-    "missing column": ([], {"age,": "years,"}, "no column 'age'", "Its columns are: ward, years"),
-    "missing silo column": (["--set", "data.silo_column=house"], {}, "no column 'house'", "Its columns are"),
+    "missing column": ([], {"age,": "years,"}, "no column 'age'", "header line"),
+    "missing silo column": (["--set", "data.silo_column=house"], {}, "no column 'house'", "header line"),
     "empty silo": (
         [word for silo in ("north", "south", "west", "east") for word in ("--set", f"silos.{silo}.capacity=400")],
         {},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def test_a_run_writes_what_it_returns(tmp_path: Path):
     seen: list[Round] = []
     run = cosilo.run(job(tmp_path), silos=rows(), on_round=seen.append)
     assert sorted(p.name for p in run.path.iterdir()) == [
+        ".lock",
         "checkpoint.safetensors",
         "job.toml",
         "metrics.jsonl",
@@ -110,7 +112,8 @@ def test_silos_pay_for_their_own_rounds(tmp_path: Path):
     assert max(replies.values()) == 3
     for silo in run.privacy["per_silo"]:
         event = RunFolder.open(run.path).plan.event(silo["silo"], silo["rounds"])
-        assert silo["epsilon"] == pytest.approx(accounting.epsilon(event, 1e-5).upper, rel=1e-12)
+        assert silo["epsilon"] == run.privacy["epsilon"]
+        assert silo["epsilon_realised"] == pytest.approx(accounting.epsilon(event, 1e-5).upper, rel=1e-12)
     assert run.privacy["epsilon"] >= max(s["epsilon"] for s in run.privacy["per_silo"])
 
 
@@ -131,11 +134,11 @@ def test_seeded_entropy_repeats_a_run_and_says_so(tmp_path: Path):
 
 
 def test_interrupted_and_resumed(tmp_path: Path):
-    with pytest.raises(InterruptedRunError, match=r"Stopped after round 2, of 4.*cosilo resume"):
+    with pytest.raises(InterruptedRunError, match=r"Stopped after round 2 of 4.*cosilo resume"):
         cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(2), seeded_entropy=3)
     partial = json.loads((tmp_path / "r" / "privacy.json").read_text())
     assert partial["rounds"] == {"planned": 4, "done": 2}
-    assert 0 < partial["epsilon_spent"] < partial["epsilon"]
+    assert 0 < partial["epsilon_realised"] < partial["epsilon"]
     resumed = cosilo.resume(tmp_path / "r", silos=rows())
     whole = cosilo.run(job(tmp_path), silos=rows(), seeded_entropy=3)
     assert resumed.metrics == whole.metrics
@@ -169,7 +172,7 @@ def test_a_second_signal_discards_the_round_in_progress(tmp_path: Path, monkeypa
         return original(self, theta, batch)
 
     monkeypatch.setattr(OneStep, "release", release)
-    with pytest.raises(InterruptedRunError, match="Stopped inside round 2, now discarded"):
+    with pytest.raises(InterruptedRunError, match="Stopped after round 1 of 4"):
         cosilo.run(job(tmp_path), silos=rows())
     _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
     assert facts["round"] == 1
@@ -206,6 +209,9 @@ def test_too_many_failures_release_nothing_and_stay_paid_for(tmp_path: Path, mon
     _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
     assert (facts["round"], facts["attempt"]) == (1, 1)
     assert {log["replies"] for log in facts["silos"].values()} == {2}
+    privacy = json.loads((tmp_path / "r" / "privacy.json").read_text())
+    assert [s["rounds"] for s in privacy["per_silo"]] == [2, 2, 2]
+    assert privacy["rounds"]["done"] == 1
     # The lost round cannot be made up for: its messages were sent and are paid for.
     with pytest.raises(RefusedError, match="all 4 planned replies are used"):
         cosilo.resume(tmp_path / "r", silos=rows())
@@ -220,6 +226,95 @@ def test_resume_checks_that_the_run_is_the_same(tmp_path: Path):
         cosilo.resume(tmp_path / "r", silos=rows((400, 300)))
     with pytest.raises(ConfigError, match="not the folder of a cosilo run"):
         cosilo.resume(tmp_path)
+
+
+def test_one_process_at_a_time(tmp_path: Path):
+    second: list[str] = []
+
+    def on_round(report: Round) -> None:
+        with pytest.raises(ConfigError) as caught:
+            cosilo.resume(tmp_path / "r", silos=rows())
+        second.append(caught.value.what)
+
+    cosilo.run(job(tmp_path), silos=rows(), on_round=on_round)
+    assert second == [f"Another process is working on the run {str(tmp_path / 'r')!r}."] * 4
+
+
+@pytest.mark.parametrize("name", ["plan.json", "job.toml"])
+def test_a_changed_plan_or_job_is_refused(tmp_path: Path, name: str):
+    with pytest.raises(InterruptedRunError):
+        cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(1))
+    path = tmp_path / "r" / name
+    text = path.read_text()
+    changed = re.sub('"share_multiplier": [0-9.]+', '"share_multiplier": 1e-9', text).replace("lr = 2.0", "lr = 3.0")
+    assert changed != text
+    path.write_text(changed)
+    with pytest.raises(ConfigError, match="was changed after it began"):
+        cosilo.resume(tmp_path / "r", silos=rows())
+
+
+def test_damaged_files_are_named(tmp_path: Path):
+    with pytest.raises(InterruptedRunError):
+        cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(1))
+    for name, text in (("plan.json", "{"), ("plan.json", "{}"), ("checkpoint.safetensors", "junk")):
+        whole = (tmp_path / "r" / name).read_bytes()
+        (tmp_path / "r" / name).write_text(text)
+        with pytest.raises(ConfigError, match="damaged|Cannot read"):
+            cosilo.resume(tmp_path / "r", silos=rows())
+        (tmp_path / "r" / name).write_bytes(whole)
+
+
+def test_no_statement_while_a_run_works_and_one_whenever_it_stops(tmp_path: Path):
+    seen = []
+
+    def on_round(report: Round) -> None:
+        seen.append((tmp_path / "r" / "privacy.json").exists())
+        if report.round == 3:
+            raise OSError("the caller's own fault")
+
+    with pytest.raises(OSError, match="own fault"):
+        cosilo.run(job(tmp_path), silos=rows(), on_round=on_round)
+    assert seen == [False] * 3
+    assert json.loads((tmp_path / "r" / "privacy.json").read_text())["rounds"]["done"] == 3
+
+
+def test_private_counts_stay_in_the_silos_own_log(tmp_path: Path):
+    silos = rows()
+    silos["b"][0][:7, 0] = 3e38  # squares overflow in the model below, not in float64
+    run = cosilo.run(job(tmp_path), silos=silos)
+    _, facts = RunFolder.open(run.path).read_checkpoint()
+    assert all(set(log) == {"replies", "last"} for log in facts["silos"].values())
+    assert "non_finite" in json.loads((run.path / "silos.json").read_text())["b"]
+
+
+def test_a_modules_own_state_is_not_released(tmp_path: Path):
+    class Remembers(nn.Linear):
+        def get_extra_state(self) -> Any:
+            return torch.tensor([123.0])
+
+        def set_extra_state(self, state: Any) -> None:
+            del state
+
+    run = cosilo.run(own_job(tmp_path), silos=rows(), model=Remembers(4, 1))
+    assert b"extra" not in (run.path / "model.safetensors").read_bytes()
+    assert cosilo.load_model(run.path, model=Remembers(4, 1)).predict_proba(rows()["a"][0]).shape == (400, 2)
+
+
+def test_training_keeps_the_modules_own_mode(tmp_path: Path):
+    """Evaluation switches its own copy to eval mode, and every round trains in the mode the module came in."""
+
+    class Mode(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * (1.0 if self.training else 0.0)
+
+    settings = {"rounds": 3, "server_optimizer": {"name": "sgd", "lr": 1.0}}
+    tree = job(tmp_path, federation=settings, privacy={"epsilon": 1e6}).to_tree()
+    del tree["model"]["name"]
+    model = Mode(4, 1)
+    nn.init.zeros_(model.weight)
+    run = cosilo.run(cosilo.Job.parse(tree), silos=rows(), model=model)
+    weights = dict(run.model.module.named_parameters())["weight"].detach().numpy()
+    assert weights[0, 0] > 0.3  # eval mode from round 2 on would leave it at a third
 
 
 def test_own_module_and_its_model_file(tmp_path: Path):

@@ -67,7 +67,8 @@ def pick(table: pa.Table, name: str) -> pa.ChunkedArray:
     found = table.schema.get_all_field_indices(name)
     if len(found) != 1:
         problem = f"has {len(found)} columns called" if found else "has no column"
-        raise DataError(f"The table {problem} {name!r}.", f"Its columns are: {', '.join(table.column_names)}.")
+        # Without quoting the header: where it is missing, the first line is a private row.
+        raise DataError(f"The table {problem} {name!r}.", "Compare that name with the table's header line.")
     return table.column(found[0])
 
 

@@ -1,21 +1,23 @@
 """A run's folder: what is in it, written so that a crash leaves either the old file or the new one.
 
-| file | what |
-|---|---|
-| job.toml | the resolved job |
-| plan.json | the plan the run follows |
-| metrics.jsonl | one line a round |
-| checkpoint.safetensors | model, server optimizer, what each silo has spent: enough to resume |
-| privacy.json | the statement |
-| model.safetensors | the delivered model with its input schema |
-| silos.json | each silo's private log (in a simulation they lie together); never publish it |
+| file | what | may be published |
+|---|---|---|
+| job.toml | the resolved job | yes |
+| plan.json | the plan the run follows | yes |
+| metrics.jsonl | one line a round | yes |
+| privacy.json | the statement; absent while the run works | yes |
+| model.safetensors | the delivered model with its input schema | yes |
+| checkpoint.safetensors | model, server optimizer, replies of each silo: enough to resume | yes |
+| silos.json | each silo's private log (in a simulation they lie together) | never |
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -78,7 +80,31 @@ class RunFolder:
     @property
     def plan(self) -> Plan:
         """The plan of the run."""
-        return Plan.from_tree(json.loads((self.path / "plan.json").read_text()))
+        try:
+            return Plan.from_tree(self.read_json("plan.json"))
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ConfigError(f"The plan in {str(self.path)!r} is damaged.", "Start a new run.") from error
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """A JSON object of this folder; {} where the file is absent."""
+        path = self.path / name
+        try:
+            tree: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"Cannot read {str(path)!r}.", "Start a new run.") from error
+        return tree
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """One process at a time: two that drive the same run would both spend its budget."""
+        with (self.path / ".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise ConfigError(
+                    f"Another process is working on the run {str(self.path)!r}.", "Wait for it, or stop it."
+                ) from error
+            yield
 
     def write_text(self, name: str, text: str) -> None:
         """Replace a file as a whole."""
@@ -100,7 +126,10 @@ class RunFolder:
                 arrays = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
                 return arrays, json.loads(file.metadata()["facts"])
         except (SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
-            raise ConfigError(f"The checkpoint {str(path)!r} is damaged.", "Restore it from a backup.") from error
+            # An older copy would run rounds again that are paid for already.
+            raise ConfigError(
+                f"The checkpoint {str(path)!r} is damaged.", "Start a new run, which needs a budget of its own."
+            ) from error
 
     def append_metrics(self, line: Mapping[str, Any]) -> None:
         """One more line of metrics.jsonl."""
@@ -122,3 +151,12 @@ class RunFolder:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(target)
+        directory = os.open(self.path, os.O_RDONLY)  # the new name is durable only with its folder
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+    def remove(self, name: str) -> None:
+        """Delete a file, if it is there."""
+        (self.path / name).unlink(missing_ok=True)

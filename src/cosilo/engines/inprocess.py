@@ -18,7 +18,7 @@ from cosilo.engines.session import Session
 from cosilo.errors import ConfigError
 from cosilo.job import Job
 from cosilo.local.per_example import check_per_example
-from cosilo.planning import Facts, make_plan
+from cosilo.planning import Facts, Plan, make_plan
 
 __all__ = ["resume", "run"]
 
@@ -59,7 +59,9 @@ def run(
     plan = make_plan(job, Facts(capacities=rows.capacities, dim=models.to_vector(module).size))
     run_id = secrets.token_bytes(32) if seeded_entropy is None else _seeded_run_id(seeded_entropy)
     session = Session.build(job, plan, rows, module, run_id=run_id, seed=seeded_entropy)
-    return session.start(RunFolder.create(job, plan), on_round)
+    folder = RunFolder.create(job, plan)
+    with folder.lock():
+        return session.start(folder, on_round)
 
 
 def resume(
@@ -78,23 +80,34 @@ def resume(
         on_round: called after every round.
     """
     folder = RunFolder.open(path)
-    job, plan = folder.job, folder.plan
+    job = folder.job
     if silos is None and job.data.dataset is None and job.data.loader is None:
         raise ConfigError(
-            "This run was given its rows in memory.",
-            "Call cosilo.resume(path, silos=..., model=...) from Python.",
+            "This run was given its rows in memory.", "Call cosilo.resume(path, silos=..., model=...) from Python."
         )
     rows = data.load(job) if silos is None else data.from_arrays(job, silos)
     module = _module(job, rows, model)
+    with folder.lock():
+        arrays, facts = folder.read_checkpoint()
+        plan = folder.plan
+        _check_same_run(job, plan, rows, module, facts)
+        run_id, seed = bytes.fromhex(facts["run"]), facts["seeded_entropy"]
+        session = Session.build(job, plan, rows, module, run_id=run_id, seed=seed)
+        return session.go_on(folder, arrays, facts, on_round)
+
+
+def _check_same_run(job: Job, plan: Plan, rows: FederatedRows, module: nn.Module, facts: Mapping[str, Any]) -> None:
+    """Job and plan are those the run began with, and still fit rows and model."""
+    if (job.hash, plan.hash) != (facts["job_hash"], facts["plan_hash"]):
+        raise ConfigError(
+            "job.toml or plan.json of this run was changed after it began, so its promise is void.",
+            "Put the file back, or start a new run.",
+        )
     planned = {name: part.capacity for name, part in plan.silos.items()}
     if rows.capacities != planned or models.to_vector(module).size != plan.dim:
         raise ConfigError(
-            "Silos, capacities or model differ from those of the run's plan.",
-            "Resume with the same job and data.",
+            "Silos, capacities or model differ from those of the run's plan.", "Resume with the same job and data."
         )
-    arrays, facts = folder.read_checkpoint()
-    session = Session.build(job, plan, rows, module, run_id=bytes.fromhex(facts["run"]), seed=facts["seeded_entropy"])
-    return session.go_on(folder, arrays, facts, on_round)
 
 
 def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module:

@@ -2,17 +2,20 @@
 
 Order in a round: ask the cohort, add, move the model, then write the checkpoint. The checkpoint is the release:
 before it, a round's messages existed only in this process and a crash leaves nothing of them, so the round may be
-run again (with a new attempt, fresh noise and batches); with it, the model and what each silo has spent for it
-become durable together. Metrics and progress come after.
+run again (every process draws from a root of its own, so never with the same noise); with it, the model and what
+each silo has spent for it become durable together. Metrics and progress come after. The statement is absent while
+the run works and written whenever it stops, from what the last checkpoint says.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from torch import nn
@@ -42,6 +45,8 @@ from cosilo.rounds import (
 
 __all__ = ["Session"]
 
+OnRound: TypeAlias = Callable[[Round], None] | None
+
 _MIB = 1 << 20
 
 
@@ -69,6 +74,8 @@ class Session:
     participants: dict[str, Participant]
     spent: SpentCurve
     tally: _Tally = field(default_factory=_Tally)
+    saved: Spending = field(init=False)  # of the last checkpoint
+    released: np.ndarray = field(init=False)  # the model of the last checkpoint
 
     @classmethod
     def build(
@@ -76,6 +83,7 @@ class Session:
     ) -> Self:
         """Coordinator and participants of a run; nothing has been computed yet."""
         rule = RULES[plan.rule]
+        working = copy.deepcopy(module)  # the module itself delivers and is evaluated; its mode and weights change
         schedule = Schedule(run_id, tuple(plan.silos), plan.cohort)
         participants = {
             silo: Participant(
@@ -83,7 +91,7 @@ class Session:
                 run=run_id,
                 plan=plan,
                 schedule=schedule,
-                work=rule.prepare(module, part.x, part.y, plan.terms(silo)),
+                work=rule.prepare(working, part.x, part.y, plan.terms(silo)),
                 entropy=Entropy.system() if seed is None else Entropy.seeded(seed, silo),
             )
             for silo, part in rows.silos.items()
@@ -97,18 +105,14 @@ class Session:
             participants=participants, spent=SpentCurve(plan),
         )  # fmt: skip
 
-    def start(self, folder: RunFolder, on_round: Callable[[Round], None] | None) -> Run:
+    def start(self, folder: RunFolder, on_round: OnRound) -> Run:
         """Run all rounds."""
         state = self.coordinator.start(models.to_vector(self.module))
         self._save(folder, state)
         return self._loop(folder, state, on_round)
 
     def go_on(
-        self,
-        folder: RunFolder,
-        arrays: Mapping[str, np.ndarray],
-        facts: Mapping[str, Any],
-        on_round: Callable[[Round], None] | None,
+        self, folder: RunFolder, arrays: Mapping[str, np.ndarray], facts: Mapping[str, Any], on_round: OnRound
     ) -> Run:
         """Run the rounds after a checkpoint."""
         state = CoordinatorState(
@@ -118,9 +122,12 @@ class Session:
             round=facts["round"],
             attempt=facts["attempt"],
         )
+        private = folder.read_json("silos.json")
         for silo, log in facts["silos"].items():
-            self.participants[silo].log = SiloLog(**{**log, "last": tuple(log["last"])})
+            non_finite = private.get(silo, {}).get("non_finite", 0)
+            self.participants[silo].log = SiloLog(log["replies"], tuple(log["last"]), non_finite)
         self.tally = _Tally(**facts["tally"])
+        self.saved, self.released = self._spending(state), state.model
         # A kill between checkpoint and metrics leaves the last line out, or half of it.
         lines = folder.read_metrics()
         folder.write_text("metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines))
@@ -128,27 +135,27 @@ class Session:
             self._report(folder, state, 0.0)
         return self._loop(folder, state, on_round)
 
-    def _loop(self, folder: RunFolder, state: CoordinatorState, on_round: Callable[[Round], None] | None) -> Run:
+    def _loop(self, folder: RunFolder, state: CoordinatorState, on_round: OnRound) -> Run:
+        folder.remove("privacy.json")
         began, before, first = time.monotonic(), self.tally.seconds, state.round
-        with Interrupt() as interrupt:
-            while state.round < self.plan.rounds:
-                if interrupt.requested:
-                    self._finish(folder, state)
-                    raise self._interrupted(folder, f"Stopped after round {state.round}")
-                try:
+        try:
+            with suppress(KeyboardInterrupt), Interrupt() as interrupt:
+                while state.round < self.plan.rounds and not interrupt.requested:
                     state = self._round(folder, state)
-                except KeyboardInterrupt:
-                    raise self._interrupted(folder, f"Stopped inside round {state.round + 1}, now discarded") from None
-                elapsed = time.monotonic() - began
-                self.tally.seconds = before + elapsed
-                self._save(folder, state)
-                report = self._report(folder, state, elapsed / (state.round - first))
-                if on_round is not None:
-                    on_round(report)
-        return self._finish(folder, state)
-
-    def _interrupted(self, folder: RunFolder, what: str) -> InterruptedRunError:
-        return InterruptedRunError(f"{what}, of {self.plan.rounds}.", f"Go on with: cosilo resume {folder.path}")
+                    elapsed = time.monotonic() - began
+                    self.tally.seconds = before + elapsed
+                    self._save(folder, state)
+                    report = self._report(folder, state, elapsed / (state.round - first))
+                    if on_round is not None:
+                        on_round(report)
+        finally:
+            run = self._deliver(folder)
+        if self.saved.rounds < self.plan.rounds:
+            raise InterruptedRunError(
+                f"Stopped after round {self.saved.rounds} of {self.plan.rounds}.",
+                f"Go on with: cosilo resume {folder.path}",
+            )
+        return run
 
     def _round(self, folder: RunFolder, state: CoordinatorState) -> CoordinatorState:
         """One round; when it fails, what the silos spent on it is written down before the error goes on."""
@@ -188,19 +195,30 @@ class Session:
         for silo in cohort:
             counts[silo] = counts.get(silo, 0) + len(task) + len(messages.get(silo, b""))
 
+    def _spending(self, state: CoordinatorState) -> Spending:
+        return Spending(
+            rounds=state.round,
+            replies={silo: participant.log.replies for silo, participant in self.participants.items()},
+            fewest_survivors=self.tally.fewest_survivors,
+        )
+
     def _save(self, folder: RunFolder, state: CoordinatorState) -> None:
         arrays = {"theta": state.theta}
         arrays |= {f"optimizer.{name}": value for name, value in state.optimizer.items()}
         arrays |= {f"average.{name}": value for name, value in state.average.items()}
+        logs = {silo: participant.log for silo, participant in self.participants.items()}
         facts = {
             "run": self.run_id.hex(),
+            "job_hash": self.job.hash,
+            "plan_hash": self.plan.hash,
             "seeded_entropy": self.seed,
             "round": state.round,
             "attempt": state.attempt,
-            "silos": {silo: asdict(participant.log) for silo, participant in self.participants.items()},
+            "silos": {silo: {"replies": log.replies, "last": log.last} for silo, log in logs.items()},
             "tally": asdict(self.tally),
         }
         folder.write_checkpoint(arrays, facts)
+        self.saved, self.released = self._spending(state), state.model
 
     def _report(self, folder: RunFolder, state: CoordinatorState, seconds_per_round: float) -> Round:
         last = state.round == self.plan.rounds
@@ -211,28 +229,26 @@ class Session:
             survivors=self.tally.survivors,
             epsilon_spent=self.spent(max(p.log.replies for p in self.participants.values())),
             epsilon=self.plan.epsilon,
-            test=self._evaluate(state) if due else None,
+            test=self._evaluate(state.model) if due else None,
             seconds=self.tally.seconds,
             eta=seconds_per_round * (self.plan.rounds - state.round),
         )
         folder.append_metrics({key: value for key, value in asdict(report).items() if key != "eta"})
         return report
 
-    def _evaluate(self, state: CoordinatorState) -> dict[str, float] | None:
+    def _evaluate(self, model: np.ndarray) -> dict[str, float] | None:
         if self.rows.test is None:
             return None
-        models.from_vector(self.module, state.model)
+        models.from_vector(self.module, model)
         return evaluate(self.module, self.rows.test)
 
-    def _finish(self, folder: RunFolder, state: CoordinatorState) -> Run:
-        """Write statement, model and the silos' logs for the rounds done so far."""
-        replies = {silo: participant.log.replies for silo, participant in self.participants.items()}
-        spending = Spending(rounds=state.round, replies=replies, fewest_survivors=self.tally.fewest_survivors)
+    def _deliver(self, folder: RunFolder) -> Run:
+        """Write statement, model and the silos' logs for the rounds of the last checkpoint."""
+        entropy: Literal["system", "seeded"] = "system" if self.seed is None else "seeded"
         privacy = statement(
-            self.job, self.plan, spending,
-            entropy="system" if self.seed is None else "seeded", public_test_rows=self.rows.test is not None,
-        )  # fmt: skip
-        models.from_vector(self.module, state.model)
+            self.job, self.plan, self.saved, entropy=entropy, public_test_rows=self.rows.test is not None
+        )
+        models.from_vector(self.module, self.released)
         model = TrainedModel(
             self.module,
             encoding=self.rows.encoding,
@@ -240,10 +256,10 @@ class Session:
             classes=self.rows.encoding.levels if self.rows.encoding else tuple(map(str, range(self.rows.classes))),
             privacy=privacy,
         )
-        test = self._evaluate(state)
-        folder.write_json("privacy.json", privacy)
+        test = self._evaluate(self.released)
         folder.write_bytes("model.safetensors", model_bytes(model, self.job.model))
         folder.write_json("silos.json", self._silo_logs())
+        folder.write_json("privacy.json", privacy)
         return Run(
             path=folder.path,
             model=model,

@@ -23,6 +23,7 @@ from cosilo.job.schema import Model
 __all__ = ["TrainedModel", "load_model", "model_bytes"]
 
 _FILE = "model.safetensors"
+_EXTRA_STATE = "_extra_state"  # torch's name for what a module adds to its state by itself
 _BATCH = 1 << 14
 
 
@@ -113,7 +114,12 @@ def _table(frame: Any) -> pa.Table:  # noqa: ANN401 - many kinds of table
 
 def model_bytes(model: TrainedModel, spec: Model) -> bytes:
     """A model.safetensors file: the state dict, and in its metadata schema, recipe and statement."""
-    tensors = {name: t.detach().cpu().contiguous().clone() for name, t in model.module.state_dict().items()}
+    # Parameters and buffers only: whatever else a module calls its state could have seen rows.
+    tensors = {
+        name: t.detach().cpu().contiguous().clone()
+        for name, t in model.module.state_dict().items()
+        if not name.endswith(_EXTRA_STATE)
+    }
     facts = {
         "model": spec.model_dump(mode="json"),
         "feature_shape": list(model.feature_shape),
@@ -143,11 +149,11 @@ def load_model(path: str | Path, *, model: nn.Module | None = None) -> TrainedMo
         ) from error
     module = model if model is not None else _rebuilt(facts)
     try:
-        module.load_state_dict(tensors)
+        missing, unexpected = module.load_state_dict(tensors, strict=False)
     except RuntimeError as error:
-        raise ModelError(
-            "The module does not have the saved model's parameters.", "Use the same architecture."
-        ) from error
+        raise ModelError("The saved model's parameters have other shapes.", "Use the same architecture.") from error
+    if unexpected or any(not name.endswith(_EXTRA_STATE) for name in missing):
+        raise ModelError("The module does not have the saved model's parameters.", "Use the same architecture.")
     return TrainedModel(
         module,
         encoding=Encoding.from_json(facts["encoding"]) if facts["encoding"] else None,

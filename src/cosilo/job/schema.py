@@ -187,7 +187,7 @@ class Local(Section):
     rule: Literal["one-step"] = "one-step"
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_size: Count | None = None
-    clipping_norm: Positive = 1.0
+    clipping_norm: Annotated[float, Field(ge=1e-50, le=1e50)] = 1.0  # squares of it stay in float64
     micro_batch: Count | None = None
     device: str = "cpu"
 

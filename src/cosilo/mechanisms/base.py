@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cosilo.entropy import Stream
     from cosilo.privacy import Event
 
+    Vector = np.ndarray[tuple[int], np.dtype[np.float64]]
+
 __all__ = ["Mechanism"]
 
 
@@ -22,13 +24,16 @@ class Mechanism:
     Attributes:
         name: as written in `[privacy] mechanism`.
         sample: (stream, dim, sd) -> noise of shape (dim,), float64; one contributor's share in the units of `sd`.
+        add_share: (vector, l2 sensitivity of vector, share_multiplier, stream) -> vector plus one contributor's share,
+            shape (dim,), float64, as it may leave the silo.
         total: (share_multiplier, contributors) -> noise_multiplier of the sum of their independent shares.
         event: noise_multiplier -> what one release of a vector of l2 sensitivity 1 costs.
         limits: one sentence for the statement: what the sampler does not promise.
     """
 
     name: str
-    sample: Callable[[Stream, int, float], np.ndarray[tuple[int], np.dtype[np.float64]]]
+    sample: Callable[[Stream, int, float], Vector]
+    add_share: Callable[[Vector, float, float, Stream], Vector]
     total: Callable[[float, int], float]
     event: Callable[[float], Event]
     limits: str

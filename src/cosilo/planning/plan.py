@@ -65,6 +65,7 @@ class Plan:
         share_multiplier: one contributor's noise sd / l2 sensitivity.
         honest: contributors whose noise counts against an outsider (worst allowed case).
         epsilon: the promise against the job's observer: the largest over silos.
+        proved_by: what proves it: "closed-form", "pld" or "rdp".
         epsilon_against: the same noise seen by "server", "outsider" and "local" (one silo's own noise only).
     """
 
@@ -83,6 +84,7 @@ class Plan:
     share_multiplier: float
     epsilon: float
     delta: float
+    proved_by: str
     epsilon_against: Mapping[str, float]
     dim: int
     micro_batch: int
@@ -160,6 +162,7 @@ def make_plan(job: Job, facts: Facts) -> Plan:
         share_multiplier=0.0,
         epsilon=0.0,
         delta=privacy.delta,
+        proved_by="",
         epsilon_against={},
         dim=facts.dim,
         micro_batch=job.local.micro_batch or _micro_batch(facts.dim),
@@ -194,6 +197,7 @@ def _priced(plan: Plan, dearest: str) -> Plan:
         plan,
         silos=silos,
         epsilon=max(costs.values()),
+        proved_by=accounting.epsilon_and_method(plan.event(dearest, replies), plan.delta, plan.accountant)[1],
         epsilon_against={observer: cost(dearest, observer) for observer in OBSERVERS},
     )
 

@@ -27,7 +27,7 @@ class SiloLog:
     Attributes:
         replies: messages sent, retries included: each is paid for.
         last: (round, attempt) of the latest task, so that none is answered twice.
-        non_finite: rows whose gradient counted as zero, over all rounds.
+        non_finite: rows whose gradient counted as zero, over all rounds: private.
     """
 
     replies: int = 0
@@ -61,13 +61,17 @@ class Participant:
         release = self.work.release(task.vector, self._stream(task, "batch"))
         self.log.non_finite += release.non_finite
         sensitivity = RULES[self.plan.rule].sensitivity(self.plan.terms(self.silo))
-        noise = MECHANISMS[self.plan.mechanism].sample(
-            self._stream(task, "noise"), release.vector.size, self.plan.share_multiplier * sensitivity.l2
+        noisy = MECHANISMS[self.plan.mechanism].add_share(
+            release.vector, sensitivity.l2, self.plan.share_multiplier, self._stream(task, "noise")
         )
         return Update(
-            run=self.run, round=task.round, attempt=task.attempt, silo=self.silo, model=task.digest,
-            vector=release.vector + noise,
-        ).encode()  # fmt: skip
+            run=self.run,
+            round=task.round,
+            attempt=task.attempt,
+            silo=self.silo,
+            model=task.digest,
+            vector=noisy,
+        ).encode()
 
     def _stream(self, task: Task, purpose: Purpose) -> Stream:
         return self.entropy.stream(

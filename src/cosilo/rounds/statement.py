@@ -19,12 +19,26 @@ if TYPE_CHECKING:
 
 __all__ = ["Spending", "SpentCurve", "statement"]
 
-_COMPUTATIONAL = "Noise and batches come from AES-256-CTR streams keyed by the operating system (computational)."
+_DOMAIN = (
+    "Neighbours are data sets of the same public, disjoint silos, each holding 1 to capacity rows, that pass the job's "
+    "checks (schema, finite features) and on which no silo's code fails."
+)
+_OBSERVERS = {
+    "server": "The server sees every silo's message; nobody is trusted but the row's own silo.",
+    "outsider": "The observer sees the models of all rounds; the server is trusted, because it sees every message.",
+}
+_ENTROPY = {
+    "system": "Noise and batches come from AES-256-CTR streams keyed by the operating system (computational).",
+    "seeded": "SIMULATION: noise and batches come from a seed, and whoever knows it can subtract them.",
+}
 _ALL_MODELS = "The promise covers the models of all rounds together, not only the last."
 _NOT_COVERED = (
-    "Choices made by looking at private rows: hyper-parameters, features, early stopping.",
+    "Several rows of one person: the unit is one row, and k rows are covered with about k times epsilon.",
+    "Choices made by looking at private rows: hyper-parameters, features, early stopping, evaluation on them.",
     "Other jobs on the same rows: their epsilons add to this one.",
-    "Side channels: the time a silo takes, the number of its rows up to the capacity.",
+    "A run folder restored from a backup: it forgets what was spent since.",
+    "A run stopped by looking at its results: epsilon_realised is information, the promise stays epsilon.",
+    "Side channels: the time that reading rows takes, and that a row makes a silo's code fail.",
     "Poisoned inputs, and silos that do not run this code or whose random generator is broken.",
 )
 _VERSIONED = ("cosilo", "dp-accounting", "numpy", "torch", "cryptography")
@@ -71,27 +85,25 @@ class SpentCurve:
 def statement(
     job: Job, plan: Plan, spending: Spending, *, entropy: Literal["system", "seeded"], public_test_rows: bool
 ) -> dict[str, Any]:
-    """privacy.json: plain JSON data, every number an upper bound."""
+    """privacy.json: plain JSON data, every epsilon an upper bound; None where nothing is known or nothing applies."""
     rule, mechanism = RULES[plan.rule], MECHANISMS[plan.mechanism]
     per_silo = _per_silo(plan, spending)
-    not_covered = [*_NOT_COVERED, mechanism.limits]
+    not_covered = [mechanism.limits, *_NOT_COVERED]
     if public_test_rows:
         not_covered.append("The held-out rows: they are public by declaration and carry no guarantee.")
+    sentences = (rule.assumption, _OBSERVERS[plan.against], _ENTROPY[entropy], _ALL_MODELS)
     return {
         "unit": job.privacy.unit,
         "relation": job.privacy.relation,
-        "adjacency": {
-            "capacity": {name: part.capacity for name, part in plan.silos.items()},
-            "silos": "disjoint",
-        },
+        "adjacency": {"domain": _DOMAIN, "capacity": {name: part.capacity for name, part in plan.silos.items()}},
         "epsilon": plan.epsilon,
         "delta": plan.delta,
-        "delta_items": {"curve": plan.delta, "rounding": 0.0, "sampler": 0.0, "overflow": 0.0},
-        "epsilon_spent": max((part["epsilon"] for part in per_silo), default=0.0),
+        "delta_items": {"curve": plan.delta, "rounding": 0.0, "sampler": None, "overflow": 0.0},
+        "epsilon_realised": max((part["epsilon_realised"] for part in per_silo), default=0.0),
         "rule": plan.rule,
         "mechanism": plan.mechanism,
         "guarantee": "unconditional",
-        "assumption": f"{rule.assumption} {_COMPUTATIONAL} {_ALL_MODELS}",
+        "assumption": " ".join(sentences),
         "epsilon_unconditional": plan.epsilon,
         "epsilon_joint_steps": None,
         "against": plan.against,
@@ -105,13 +117,13 @@ def statement(
         "survivors": {"planned": plan.min_survivors, "fewest": spending.fewest_survivors},
         "rounds": {"planned": plan.rounds, "done": spending.rounds},
         "per_silo": per_silo,
-        "accountant": plan.accountant,
+        "accountant": plan.proved_by,
         "clipping_norm": plan.clipping_norm,
         "noise_multiplier": plan.noise_multiplier,
         "share_multiplier": plan.share_multiplier,
         "granularity": None,
         "ring_bits": None,
-        "failure_probability": {"rounding": 0.0, "sampler": 0.0, "overflow": 0.0},
+        "failure_probability": {"rounding": 0.0, "sampler": None, "overflow": 0.0},
         "entropy": "system" if entropy == "system" else "seeded: not a private release",
         "not_covered": not_covered,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONED}},
@@ -121,7 +133,7 @@ def statement(
 
 
 def _per_silo(plan: Plan, spending: Spending) -> list[dict[str, Any]]:
-    """Each silo's epsilon from its own record; silos with the same record are priced once."""
+    """Each silo's promise, and its epsilon by its own record; silos with the same record are priced once."""
     priced: dict[tuple[float, int], float] = {}
     rows = []
     for silo, part in plan.silos.items():
@@ -129,7 +141,7 @@ def _per_silo(plan: Plan, spending: Spending) -> list[dict[str, Any]]:
         key = (part.sampling_rate, replies)
         if key not in priced:
             priced[key] = part.epsilon if replies == part.replies else _upper(plan, silo, replies)
-        rows.append({"silo": silo, "rounds": replies, "epsilon": priced[key], "epsilon_planned": part.epsilon})
+        rows.append({"silo": silo, "rounds": replies, "epsilon": part.epsilon, "epsilon_realised": priced[key]})
     return rows
 
 

@@ -8,9 +8,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from cosilo.local.one_step.spec import clip_to
+from cosilo.local.one_step.spec import clip_to, micro_batch, slots
 from cosilo.local.per_example import ClippedGradients
 from cosilo.local.rule import Release, Terms
+from cosilo.local.slots import place
 
 if TYPE_CHECKING:
     from cosilo.entropy import Stream
@@ -23,19 +24,18 @@ class OneStep:
     """One silo's rows with the rule; `release` keeps nothing between rounds."""
 
     def __init__(self, module: nn.Module, x: torch.Tensor, y: torch.Tensor, terms: Terms) -> None:
-        self._gradients = ClippedGradients(module, clip_to=clip_to(terms), micro_batch=terms.micro_batch)
-        self._x, self._y, self._terms = x, y, terms
+        self._gradients = ClippedGradients(module, clip_to=clip_to(terms), micro_batch=micro_batch(terms))
+        self._x, self._y, self._rate, self._slots = x, y, terms.sampling_rate, slots(terms)
 
     def release(self, theta: Vector, batch: Stream) -> Release:
         """Sum over the batch of clipped gradients at `theta`; an empty batch gives zero.
 
-        Each row enters by its own coin of `batch`, so adding a row moves no other row's coin.
+        Each row enters by its own coin of `batch`, and the rows of the batch sit in random slots: adding a row
+        moves neither another row's coin nor its slot.
         """
-        x, y = self._x, self._y
-        if self._terms.sampling_rate < 1:
-            chosen = torch.from_numpy(np.flatnonzero(batch.coins(len(y), self._terms.sampling_rate)))
-            x, y = x[chosen], y[chosen]
-        total, non_finite = self._gradients.total(torch.from_numpy(theta), x, y)
+        chosen = np.flatnonzero(batch.coins(len(self._y), self._rate))
+        placed = torch.from_numpy(place(chosen, self._slots, batch))
+        total, non_finite = self._gradients.total(torch.from_numpy(theta), self._x, self._y, placed)
         return Release(total.numpy(), non_finite)
 
 
