@@ -6,6 +6,8 @@ import json
 import os
 import re
 import signal
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,7 @@ from cosilo import accounting
 from cosilo.engines import Round
 from cosilo.engines.folder import RunFolder
 from cosilo.errors import ConfigError, InterruptedRunError, ModelError, RefusedError, TooFewSilosError
-from cosilo.local.one_step.compute import OneStep
+from cosilo.rounds import Participant, Task
 
 Rows = dict[str, tuple[np.ndarray, np.ndarray]]
 
@@ -159,52 +161,52 @@ def test_a_kill_between_checkpoint_and_metrics_is_mended(tmp_path: Path):
     assert [m["round"] for m in RunFolder.open(tmp_path / "r").read_metrics()] == [1, 2, 3, 4]
 
 
+def in_round_two(monkeypatch: pytest.MonkeyPatch, silo: str, action: Callable[[], None]) -> None:
+    """Do something inside the work of one silo in round 2; silos work in threads of their own."""
+    original = Participant.reply
+
+    def reply(self: Participant, message: bytes) -> bytes:
+        if self.silo == silo and Task.decode(message).round == 2:
+            self.log.replies += 1  # charged before the work begins
+            action()
+        return original(self, message)
+
+    monkeypatch.setattr(Participant, "reply", reply)
+
+
 def test_a_second_signal_discards_the_round_in_progress(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    calls = 0
-    original = OneStep.release
+    def interrupt_twice() -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(0.2)
 
-    def release(self: OneStep, theta: Any, batch: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls == 4:  # the first silo of round 2
-            os.kill(os.getpid(), signal.SIGINT)
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, theta, batch)
-
-    monkeypatch.setattr(OneStep, "release", release)
-    with pytest.raises(InterruptedRunError, match="Stopped after round 1 of 4"):
-        cosilo.run(job(tmp_path), silos=rows())
+    with monkeypatch.context() as patch:
+        in_round_two(patch, "b", interrupt_twice)
+        with pytest.raises(InterruptedRunError, match="Stopped after round 1 of 4"):
+            cosilo.run(job(tmp_path), silos=rows())
     _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
     assert facts["round"] == 1
     assert {log["replies"] for log in facts["silos"].values()} == {1}
     assert cosilo.resume(tmp_path / "r", silos=rows()).privacy["rounds"]["done"] == 4
 
 
-def fail_in(monkeypatch: pytest.MonkeyPatch, failing_calls: set[int]) -> None:
-    calls = 0
-    original = OneStep.release
-
-    def release(self: OneStep, theta: Any, batch: Any) -> Any:
-        nonlocal calls
-        calls += 1
-        if calls in failing_calls:
-            raise ValueError("row 17: Jane Doe")
-        return original(self, theta, batch)
-
-    monkeypatch.setattr(OneStep, "release", release)
+def raise_value_error() -> None:
+    raise ValueError("row 17: Jane Doe")
 
 
 def test_a_failing_silo_is_survived_within_the_plan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fail_in(monkeypatch, {5})
+    in_round_two(monkeypatch, "b", raise_value_error)
     run = cosilo.run(job(tmp_path, federation={"min_survivors": 2}), silos=rows())
     assert run.privacy["survivors"] == {"planned": 2, "fewest": 2}
     assert run.privacy["honest_contributors"] == 1
 
 
 def test_too_many_failures_release_nothing_and_stay_paid_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    fail_in(monkeypatch, {5})
-    with pytest.raises(TooFewSilosError, match="Silo 'b' failed with ValueError") as caught:
-        cosilo.run(job(tmp_path), silos=rows())
+    with monkeypatch.context() as patch:
+        in_round_two(patch, "b", raise_value_error)
+        with pytest.raises(TooFewSilosError, match="Silo 'b' failed with ValueError") as caught:
+            cosilo.run(job(tmp_path), silos=rows())
     assert "Jane" not in str(caught.value)
     _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
     assert (facts["round"], facts["attempt"]) == (1, 1)

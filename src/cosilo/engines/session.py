@@ -25,6 +25,7 @@ from cosilo.data import FederatedRows
 from cosilo.engines.evaluation import evaluate
 from cosilo.engines.folder import RunFolder
 from cosilo.engines.interrupt import Interrupt
+from cosilo.engines.pool import one_silo_a_core
 from cosilo.engines.result import Round, Run
 from cosilo.engines.trained import TrainedModel, model_bytes
 from cosilo.entropy import Entropy
@@ -173,22 +174,26 @@ class Session:
 
     def _replies(self, cohort: tuple[str, ...], task: bytes) -> dict[str, bytes]:
         """The cohort's updates. A silo that fails or refuses is missing; too few of them stop the run."""
-        messages: dict[str, bytes] = {}
-        failure: CosiloError | None = None
-        for silo in cohort:
-            try:
-                messages[silo] = self.participants[silo].reply(task)
-            except CosiloError as error:
-                failure = error
-            except Exception as error:  # noqa: BLE001 - a silo tells that it failed, never why: texts carry data
-                failure = TooFewSilosError(
-                    f"Silo {silo!r} failed with {type(error).__name__}.",
-                    "Run with --debug to see where; in a federation the silo's own log has it.",
-                )
-                failure.__cause__ = error
-        if failure is not None and len(messages) < self.plan.min_survivors:
-            raise failure
+        with one_silo_a_core() as pool:
+            outcomes = list(pool.map(lambda silo: self._reply(silo, task), cohort))
+        messages = {silo: found for silo, found in zip(cohort, outcomes, strict=True) if isinstance(found, bytes)}
+        failures = [found for found in outcomes if isinstance(found, CosiloError)]
+        if failures and len(messages) < self.plan.min_survivors:
+            raise failures[0]
         return messages
+
+    def _reply(self, silo: str, task: bytes) -> bytes | CosiloError:
+        try:
+            return self.participants[silo].reply(task)
+        except CosiloError as error:
+            return error
+        except Exception as error:  # noqa: BLE001 - a silo tells that it failed, never why: texts carry data
+            failure = TooFewSilosError(
+                f"Silo {silo!r} failed with {type(error).__name__}.",
+                "Run with --debug to see where; in a federation the silo's own log has it.",
+            )
+            failure.__cause__ = error
+            return failure
 
     def _count_bytes(self, cohort: tuple[str, ...], task: bytes, messages: Mapping[str, bytes]) -> None:
         counts = self.tally.bytes_by_silo

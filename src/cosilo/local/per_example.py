@@ -68,10 +68,11 @@ class ClippedGradients:
             gradients = row_gradients(parameters, _as_float64(rows.to(self._device)), targets.to(self._device))
             flat = [g.reshape(len(g), -1) for g in gradients.values()]
             norms = torch.stack([g.square().sum(dim=1) for g in flat]).sum(dim=0).sqrt()
-            counted = present & norms.isfinite()
-            non_finite += int((present & ~counted).sum())
-            scale = torch.where(counted, (self._clip_to / norms).clamp(max=1.0), 0.0)
-            flat = [torch.where(counted[:, None], g, 0.0) for g in flat]  # 0 * nan is nan: the rows have to go
+            finite = norms.isfinite()
+            non_finite += int((present & ~finite).sum())
+            scale = torch.where(present & finite, (self._clip_to / norms).clamp(max=1.0), 0.0)
+            if not finite.all():  # 0 * nan is nan: the rows have to go
+                flat = [torch.where(finite[:, None], g, 0.0) for g in flat]
             total += torch.cat([scale @ g for g in flat])
         return total.cpu(), non_finite
 
