@@ -41,6 +41,7 @@ _NOT_COVERED = (
     "Side channels: the time that reading rows takes, and that a row makes a silo's code fail.",
     "Poisoned inputs, and silos that do not run this code or whose random generator is broken.",
 )
+_PUBLIC_ROWS = "The held-out rows: they are public by declaration and carry no guarantee."
 _VERSIONED = ("cosilo", "dp-accounting", "numpy", "torch", "cryptography")
 
 
@@ -87,48 +88,64 @@ def statement(
 ) -> dict[str, Any]:
     """privacy.json: plain JSON data, every epsilon an upper bound; None where nothing is known or nothing applies."""
     rule, mechanism = RULES[plan.rule], MECHANISMS[plan.mechanism]
-    per_silo = _per_silo(plan, spending)
-    not_covered = [mechanism.limits, *_NOT_COVERED]
-    if public_test_rows:
-        not_covered.append("The held-out rows: they are public by declaration and carry no guarantee.")
+    not_covered = [mechanism.limits, *_NOT_COVERED, *([_PUBLIC_ROWS] if public_test_rows else [])]
     sentences = (rule.assumption, _OBSERVERS[plan.against], _ENTROPY[entropy], _ALL_MODELS)
     return {
         "unit": job.privacy.unit,
         "relation": job.privacy.relation,
         "adjacency": {"domain": _DOMAIN, "capacity": {name: part.capacity for name, part in plan.silos.items()}},
-        "epsilon": plan.epsilon,
-        "delta": plan.delta,
-        "delta_items": {"curve": plan.delta, "rounding": 0.0, "sampler": None, "overflow": 0.0},
-        "epsilon_realised": max((part["epsilon_realised"] for part in per_silo), default=0.0),
+        **_promise(plan),
         "rule": plan.rule,
         "mechanism": plan.mechanism,
         "guarantee": "unconditional",
         "assumption": " ".join(sentences),
-        "epsilon_unconditional": plan.epsilon,
-        "epsilon_joint_steps": None,
-        "against": plan.against,
-        "epsilon_against": dict(plan.epsilon_against),
         "protocol": job.aggregation.protocol,
-        "colluding_silos": plan.colluding_silos,
-        "honest_contributors": plan.honest,
-        "silos": len(plan.silos),
-        "cohort": plan.cohort,
-        "min_survivors": plan.min_survivors,
-        "survivors": {"planned": plan.min_survivors, "fewest": spending.fewest_survivors},
-        "rounds": {"planned": plan.rounds, "done": spending.rounds},
-        "per_silo": per_silo,
-        "accountant": plan.proved_by,
-        "clipping_norm": plan.clipping_norm,
-        "noise_multiplier": plan.noise_multiplier,
-        "share_multiplier": plan.share_multiplier,
-        "granularity": None,
-        "ring_bits": None,
-        "failure_probability": {"rounding": 0.0, "sampler": None, "overflow": 0.0},
+        **_noise(plan),
+        **_record(plan, spending),
         "entropy": "system" if entropy == "system" else "seeded: not a private release",
         "not_covered": not_covered,
         "versions": {"python": platform.python_version(), **{name: version(name) for name in _VERSIONED}},
         "job_hash": plan.job_hash,
         "plan_hash": plan.hash,
+    }
+
+
+def _promise(plan: Plan) -> dict[str, Any]:
+    return {
+        "epsilon": plan.epsilon,
+        "delta": plan.delta,
+        "delta_items": {"curve": plan.delta, "rounding": 0.0, "sampler": None, "overflow": 0.0},
+        "failure_probability": {"rounding": 0.0, "sampler": None, "overflow": 0.0},
+        "epsilon_unconditional": plan.epsilon,
+        "epsilon_joint_steps": None,
+        "against": plan.against,
+        "epsilon_against": dict(plan.epsilon_against),
+        "accountant": plan.proved_by,
+    }
+
+
+def _noise(plan: Plan) -> dict[str, Any]:
+    return {
+        "clipping_norm": plan.clipping_norm,
+        "noise_multiplier": plan.noise_multiplier,
+        "share_multiplier": plan.share_multiplier,
+        "granularity": None,
+        "ring_bits": None,
+        "colluding_silos": plan.colluding_silos,
+        "honest_contributors": plan.honest,
+        "silos": len(plan.silos),
+        "cohort": plan.cohort,
+        "min_survivors": plan.min_survivors,
+    }
+
+
+def _record(plan: Plan, spending: Spending) -> dict[str, Any]:
+    per_silo = _per_silo(plan, spending)
+    return {
+        "rounds": {"planned": plan.rounds, "done": spending.rounds},
+        "survivors": {"planned": plan.min_survivors, "fewest": spending.fewest_survivors},
+        "per_silo": per_silo,
+        "epsilon_realised": max((part["epsilon_realised"] for part in per_silo), default=0.0),
     }
 
 
