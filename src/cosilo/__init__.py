@@ -14,14 +14,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cosilo.accounting import epsilon as account
     from cosilo.engines import Run, load_model, resume, run
+    from cosilo.errors import CosiloError
     from cosilo.job import Job
 
-__all__ = ["Job", "Run", "__version__", "account", "load_model", "resume", "run"]
+__all__ = ["CosiloError", "Job", "Run", "__version__", "account", "load_model", "resume", "run"]
 
 __version__ = "0.1.0"
 
 # Names are loaded on first use: `cosilo --help` must not wait for torch.
 _HOMES = {
+    "CosiloError": ("cosilo.errors", "CosiloError"),
     "Job": ("cosilo.job", "Job"),
     "Run": ("cosilo.engines", "Run"),
     "account": ("cosilo.accounting", "epsilon"),

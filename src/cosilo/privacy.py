@@ -21,6 +21,7 @@ __all__ = [
     "Sensitivity",
     "check_delta",
     "check_epsilon",
+    "up",
 ]
 
 
@@ -120,3 +121,16 @@ def check_delta(delta: float, name: str = "delta") -> None:
     """Raise unless 0 < delta < 1."""
     if not 0 < delta < 1:
         raise ConfigError(f"{name} must satisfy 0 < delta < 1, got {delta}.", "Use less than 1 / rows, such as 1e-5.")
+
+
+def up(value: float, digits: int = 4) -> str:
+    """`value` >= 0 to so many digits, rounded upwards: a promise never reads smaller than it is.
+
+    >>> up(9.88143), up(1.0), up(0.0)
+    ('9.882', '1', '0')
+    """
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    scale = 10.0 ** (digits - 1 - math.floor(math.log10(value)))
+    rounded = math.ceil(value * scale * (1 - 1e-12)) / scale
+    return f"{rounded:.{digits}g}"

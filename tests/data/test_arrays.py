@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cosilo.data import from_arrays, load
-from cosilo.errors import DataError
+from cosilo.errors import ConfigError, DataError
 from cosilo.job import Job
 
 MakeJob = Callable[..., Job]
@@ -61,7 +61,8 @@ def test_a_torch_dataset_is_read(make_job: MakeJob) -> None:
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        (None, r"Silo 'a' brought a NoneType\. Give \(x, y\)"),
+        (None, r"Silo 'a' brought None instead of rows\. Give \(x, y\)"),
+        (3, r"Silo 'a' brought an object of type int\. Give \(x, y\)"),
         (([["secret"]], [0]), r"features of silo 'a' are not an array of numbers .* Give \(x, y\)"),
         (([[1], [1, 2]], [0, 1]), "not an array of numbers"),
         ((X * 1j, Y), "not an array of numbers"),
@@ -70,17 +71,20 @@ def test_a_torch_dataset_is_read(make_job: MakeJob) -> None:
         ((X + np.nan, Y), r"Silo 'a' has features that are nan, inf or beyond float32\. Replace them"),
         ((X - np.inf, Y), "nan, inf"),
         ((X * 1e39, Y), "beyond float32"),
-        ((X, Y * 1.0), r"The y of silo 'a' is not a vector of whole numbers \(dtype float64, 1 axes\)\. Give class"),
+        (
+            (X, Y * 1.0),
+            r"The y of silo 'a' is not a vector of whole numbers \(dtype float64, 1 axes\)\. .*: y\.astype\(int\)\.$",
+        ),
         ((X, Y[:, None]), "2 axes"),
         ((X, [[1], [1, 2]]), "The y of silo 'a' is not an array"),
         ((X, Y - 1), r"Silo 'a' has classes outside 0 to 1\. Set \[data\] classes"),
         ((X, Y * 2), "classes outside 0 to 1"),
         ((X, Y[:3]), "x and y differ in their number of rows"),
-        ((X[:0], Y[:0]), r"Silo 'a' is empty: no row is left to train on\. Check"),
-        (Pairs(X[:0], Y[:0]), "is empty"),
+        ((X[:0], Y[:0]), r"Silo 'a' brought no rows\. Give it at least one row, or leave it out\.$"),
+        (Pairs(X[:0], Y[:0]), "brought no rows"),
         (Pairs([X[0], X[0, :2]], [0, 1]), r"rows of silo 'a' one by one raised ValueError\. Give"),
-        (Pairs(X, ["secret"] * 4), "one by one raised ValueError"),
-        ([X, Y], "one by one raised ValueError"),
+        (Pairs(X, ["secret"] * 4), "not a vector of whole numbers"),
+        ([X, Y], "not a vector of whole numbers"),
     ],
 )
 def test_wrong_arrays_name_the_silo_and_the_remedy(make_job: MakeJob, given: object, sentence: str) -> None:
@@ -101,6 +105,15 @@ def test_silos_need_names(make_job: MakeJob, silos: dict[str, object]) -> None:
         from_arrays(make_job(CAPACITY), silos)
 
 
+@pytest.mark.parametrize("silos", [[(X, Y)], (X, Y), "a", X, 3])
+@pytest.mark.parametrize("listed", [{}, {"a": {}}])
+def test_silos_need_a_mapping(make_job: MakeJob, silos: Any, listed: dict[str, Any]) -> None:
+    with pytest.raises(
+        DataError, match=r"silos= is of type \w+, not a mapping from names to rows\. Pass silos={name: rows}"
+    ):
+        from_arrays(make_job(CAPACITY, silos=listed), silos)
+
+
 def test_the_number_of_classes_comes_from_the_job(make_job: MakeJob) -> None:
     assert from_arrays(make_job(CAPACITY | {"classes": 4}), {"a": (X, Y)}).classes == 4
 
@@ -113,8 +126,11 @@ def test_arrays_and_another_source_contradict(make_job: MakeJob) -> None:
 
 def test_listed_silos_must_be_those_given(make_job: MakeJob) -> None:
     job = make_job(CAPACITY, silos={"a": {}})
-    with pytest.raises(DataError, match=r"1 of the 2 silos in silos= have no \[silos\.NAME\] table"):
+    with pytest.raises(DataError, match=r"1 of the 2 silos in silos= have no \[silos\.NAME\] table in the job: 'b'\."):
         from_arrays(job, {"a": (X, Y), "b": (X, Y)})
+    job = make_job(CAPACITY, silos={"a": {}, "north ward": {}})
+    with pytest.raises(DataError, match=r"'north ward', .* is not among silos=\. Bring .* \[silos\.\"north ward\"\]"):
+        from_arrays(job, {"a": (X, Y)})
 
 
 LOADER = """
@@ -127,6 +143,8 @@ def bad(name):
     raise KeyError("secret")
 def odd(name):
     return "secret"
+def forgetful(name):
+    pass
 """
 
 
@@ -152,17 +170,18 @@ def test_a_loader_beside_the_job_is_called_once_per_silo(make_job: MakeJob, load
     [
         (
             "no_such_module:f",
-            r"cannot import module 'no_such_module' \(ModuleNotFoundError\)\. Run cosilo in the folder",
+            r"cannot import module 'no_such_module' \(ModuleNotFoundError\)\. It is looked for",
         ),
-        ("my_silo_rows:absent", r"module 'my_silo_rows' has no attribute 'absent'\. Define a function absent"),
-        ("my_silo_rows:fixed", "has 'fixed', which is not callable"),
-        ("my_silo_rows:bad", r"my_silo_rows:bad\('a'\) raised KeyError\. Call it by itself"),
+        ("my_silo_rows:absent", r"module 'my_silo_rows' has no 'absent'\. Define a function absent"),
+        ("my_silo_rows:fixed", "has 'fixed', which is not a function"),
+        ("my_silo_rows:bad", r"my_silo_rows:bad\('a'\) raised KeyError\. Run with --debug"),
+        ("my_silo_rows:forgetful", r"Silo 'a' brought None instead of rows"),
         ("my_silo_rows:odd", r"rows of silo 'a' one by one raised ValueError\. Give"),
     ],
 )
 @pytest.mark.usefixtures("loader")
 def test_wrong_loaders_are_told_in_one_sentence(make_job: MakeJob, name: str, sentence: str) -> None:
-    with pytest.raises(DataError, match=sentence) as caught:
+    with pytest.raises(ConfigError, match=sentence) as caught:
         load(make_job({"loader": name}, silos={"a": CAPACITY}))
     assert "secret" not in str(caught.value)
 
@@ -170,3 +189,8 @@ def test_wrong_loaders_are_told_in_one_sentence(make_job: MakeJob, name: str, se
 def test_a_loader_needs_named_silos(make_job: MakeJob) -> None:
     with pytest.raises(DataError, match=r"names no silo\. Add a \[silos\.NAME\] table"):
         load(make_job({"loader": "m:f"} | CAPACITY))
+
+
+def test_labels_of_a_dataset_are_never_rounded(make_job: MakeJob) -> None:
+    with pytest.raises(DataError, match="not a vector of whole numbers"):
+        from_arrays(make_job(CAPACITY), {"a": Pairs(X, Y * 0.7)})

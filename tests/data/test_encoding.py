@@ -69,9 +69,86 @@ def test_drop_leaves_the_row_out(column: Column) -> None:
     assert encoded.clamped == {}  # cells of rows that were left out do not count
 
 
-def test_empty_numeric_cells_without_a_rule_are_an_error() -> None:
-    with pytest.raises(DataError, match=r"Column 'age' has empty cells .* missing = \"drop\" .* \[data\.schema\.age\]"):
-        encoding(age=SCHEMA["age"]).encode(pa.table({"age": ["3", ""]}))
+@pytest.mark.parametrize(
+    ("cells", "what", "fix", "training_fix"),
+    [
+        (
+            ["3", ""],
+            "Column 'my age' has empty cells and no rule for them.",
+            "Fill those cells or leave those rows out.",
+            'Write missing = "drop" (leave such rows out) or missing = NUMBER in [data.schema."my age"].',
+        ),
+        (
+            ["3", "secret"],
+            "Column 'my age' has cells that are not numbers.",
+            'Mend those cells (empty, "NA" and "NaN" are missing).',
+            'Mend those cells (empty, "NA" and "NaN" are missing), or give the column levels in [data.schema."my age"].',  # noqa: E501 - one sentence
+        ),
+    ],
+)
+def test_numeric_cells_that_do_not_fit_are_an_error_and_only_training_can_change_the_schema(
+    cells: list[str], what: str, fix: str, training_fix: str
+) -> None:
+    found = encoding(**{"my age": SCHEMA["age"]})
+    with pytest.raises(DataError) as caught:
+        found.encode(pa.table({"my age": cells}))
+    assert (caught.value.what, caught.value.fix) == (what, fix)
+    with pytest.raises(DataError) as caught:
+        found.encode_labelled(pa.table({"my age": cells, "sick": ["no", "yes"]}))
+    assert (caught.value.what, caught.value.fix) == (what, training_fix)
+
+
+@pytest.mark.parametrize(
+    ("levels", "cells", "expected"),
+    [
+        (("0", "1"), ["1.0", "01", "1e0", " 1", "+1", "0.0", "-0", "0", "1"], [1, 1, 1, 1, 1, 0, 0, 0, 1]),
+        (("0", "1"), ["2.0", "10", "", "NA", "nan", "inf", "one", "1.0001", "true", None], [2] * 10),
+        (("1.0", "2.0"), ["1", "2", "2.00", "3"], [0, 1, 1, 2]),
+        (("f", "0.5", "1"), ["1.0", ".5", "f", "f ", "0.50"], [2, 1, 0, 3, 1]),
+        (("01", "1", "1.0"), ["1.0", "1", "01", "001"], [2, 1, 0, 0]),  # the same text first, then the first number
+        (("NA", "1"), ["NA", "1.0", "NaN"], [0, 1, 2]),
+        (("9007199254740993", "1"), ["9007199254740992", "9007199254740993", "9007199254740993.0"], [2, 0, 2]),
+        (("1e999", "inf"), ["1e998", "inf", "1e999"], [2, 1, 0]),
+    ],
+)
+def test_a_cell_is_the_level_that_is_the_same_number(
+    levels: tuple[str, ...], cells: list[str | None], expected: list[int]
+) -> None:
+    table = pa.table({"v": pa.array(cells, pa.string()), "sick": ["no"] * len(cells)})
+    encoded = encoding(v=Column(levels=levels)).encode(table)
+    assert encoded.x.argmax(axis=1).tolist() == expected
+    empty = {"", "NA", "NaN", None} - set(levels)
+    outside = sum(i == len(levels) and cell not in empty for i, cell in zip(expected, cells, strict=True))
+    assert encoded.unknown == ({"v": outside} if outside else {})
+    as_target = Encoding.from_schema({"age": Column(low=0, high=1), "v": Column(levels=levels)}, "v")
+    rows, counts = as_target.encode_labelled(table.append_column("age", pa.array([0.5] * len(cells))))
+    assert rows.y.tolist() == [i for i in expected if i < len(levels)]
+    assert counts.unknown == encoded.unknown
+
+
+@pytest.mark.parametrize(
+    "cells", [pa.array([1, 0]), pa.array([1.0, 0.0]), pa.array(["1.0", "0.0"]).dictionary_encode()]
+)
+def test_levels_of_other_column_types_are_numbers_too(cells: pa.Array) -> None:
+    encoded = encoding(v=Column(levels=("0.00", "1.00"))).encode(pa.table({"v": cells}))
+    assert encoded.x.argmax(axis=1).tolist() == [1, 0]
+
+
+def test_a_column_is_doubtful_from_half_of_its_cells_on() -> None:
+    table = pa.table(
+        {
+            "age": [200.0, 50.0, 51.0, 52.0],
+            "sex": ["m", "x", None, "f"],  # a third of the three that are not empty
+            "dose": ["9", "", "NA", "0"],  # half of two
+            "sick": ["no", "no", "yes", "no"],
+        }
+    )
+    _, counts = Encoding.from_schema(SCHEMA, "sick").encode_labelled(table)
+    assert counts.doubtful == ("dose",)
+    wrong = table.set_column(3, "sick", pa.array(["n", "n", None, "no"]))
+    _, counts = Encoding.from_schema(SCHEMA, "sick").encode_labelled(wrong)
+    assert counts.doubtful == ("sick",)
+    assert counts.unknown == {"sick": 2}
 
 
 def test_target_becomes_an_index_and_rows_without_a_known_target_are_left_out_and_counted() -> None:
@@ -96,6 +173,8 @@ def test_a_target_without_levels_is_told_what_to_write(sick: Column | None) -> N
     schema = {"age": SCHEMA["age"]} | ({"sick": sick} if sick else {})
     with pytest.raises(DataError, match=r"'sick' .* Write \[data\.schema\.sick\] levels = \[\"0\", \"1\"\]"):
         Encoding.from_schema(schema, "sick")
+    with pytest.raises(DataError, match=r"Write \[data\.schema\.\"is sick\"\] levels"):
+        Encoding.from_schema(schema, "is sick")
 
 
 def test_a_schema_of_the_target_alone_is_an_error() -> None:

@@ -89,6 +89,7 @@ def test_the_public_schema_covers_the_cells(loaded: FederatedRows) -> None:
     assert not any(counts.unknown for counts in loaded.counts.values())
     assert {column for counts in loaded.counts.values() for column in counts.clamped} == {"precip"}
     assert sum(counts.clamped.get("precip", 0) for counts in loaded.counts.values()) < 100
+    assert not any(counts.doubtful for counts in loaded.counts.values())
 
 
 def test_no_feature_is_known_only_after_departure(loaded: FederatedRows) -> None:

@@ -95,22 +95,105 @@ def test_more_rows_than_the_capacity_are_refused_without_their_count(make_job: M
     assert len(from_arrays(make_job({"capacity": 20}), ARRAYS).silos["a"]) == 20
 
 
+def test_capacity_is_raised_where_it_was_set(make_job: MakeJob, catalogued: dict[str, str]) -> None:
+    def fix(data: dict[str, Any], silos: dict[str, Any]) -> str:
+        with pytest.raises(DataError, match="holds more rows") as caught:
+            load(make_job(data, silos=silos, evaluation={"held_out": 0.0}))
+        return caught.value.fix
+
+    few = catalogued | {"capacity": 7}
+    assert fix(few, {}).startswith("Raise [data] capacity, or")
+    assert fix(few, {"x": {}, "y": {}}).startswith("Raise [data] capacity, or")
+    assert fix(few, {"x": {"capacity": 8}, "y": {}}).startswith("Raise [silos.x] capacity, or")
+    # The catalogue's for x is 150, of which `small` has 133; y's own is 80 and it has 67.
+    assert fix(catalogued | {"dataset": "full"}, {"x": {}, "y": {}}).startswith("Add [silos.x] capacity, or")
+    alone = fix(catalogued | {"dataset": "full"}, {})
+    assert alone.startswith("Add [silos.x] capacity and a [silos.NAME] table for every other silo, or")
+
+
+def test_keys_in_sentences_are_toml(make_job: MakeJob, hospitals: dict[str, Any]) -> None:
+    path = Path(hospitals["dataset"])
+    path.write_text(CSV.replace("north", "?"), encoding="utf-8")
+    with pytest.raises(DataError, match=r"Raise \[silos\.\"\?\"\] capacity"):
+        load(make_job(hospitals, silos={"?": {"capacity": 1}, "south": {}}))
+    del hospitals["capacity"]
+    with pytest.raises(DataError, match=r"Set \[data\] capacity or \[silos\.\"\?\"\] capacity"):
+        load(make_job(hospitals))
+
+
 def test_capacity_counts_training_rows_only(make_job: MakeJob) -> None:
     job = make_job({"capacity": 15}, evaluation={"source": "public", "held_out": 0.5})
     assert len(from_arrays(job, ARRAYS).silos["a"]) <= 15
 
 
 def test_listed_silos_must_be_those_in_the_file(make_job: MakeJob, hospitals: dict[str, Any]) -> None:
-    with pytest.raises(DataError, match=r"1 of the 2 silos in column 'hospital' have no"):
+    with pytest.raises(DataError, match=r"1 of the 2 silos in column 'hospital' have no .*: 'south'\. Add"):
         load(make_job(hospitals, silos={"north": {}}))
-    with pytest.raises(DataError, match="Silo 'west' is empty"):
+    with pytest.raises(DataError, match=r"Silo 'west', .*, has no rows in column 'hospital'\. .* \[silos\.west\]"):
         load(make_job(hospitals, silos={"north": {}, "south": {}, "west": {}}))
+    with pytest.raises(DataError, match=r"Silo 'norht', .* Did you mean \[silos\.north\]\?"):
+        load(make_job(hospitals, silos={"norht": {}, "south": {}}))
 
 
-def test_levels_that_fit_no_row_leave_an_empty_silo(make_job: MakeJob, hospitals: dict[str, Any]) -> None:
+def test_a_silo_without_a_row_to_train_on_is_told_why(make_job: MakeJob, hospitals: dict[str, Any]) -> None:
     hospitals["schema"] = SCHEMA | {"sick": {"levels": ["0", "1"]}}
-    with pytest.raises(DataError, match=r"Silo 'north' is empty: .* Check its rows and the target's levels"):
+    with pytest.raises(
+        DataError,
+        match=r"No cell of the target column 'sick' in silo 'north' .* \[data\.schema\.sick\]\. Write the levels",
+    ):
         load(make_job(hospitals))
+    hospitals["schema"] = SCHEMA
+    Path(hospitals["dataset"]).write_text("hospital,age,sex,sick\nnorth,1,f,no\nsouth,,f,no\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"Every row of silo 'south' has an empty cell .* \('age'\)\. Fill those cells"):
+        load(make_job(hospitals))
+
+
+HALF_UNKNOWN = """hospital,age,sex,sick
+north,10,female,no
+north,20,male,yes
+north,300,f,yes
+south,10,Female,no
+south,20,m,yes
+"""
+
+
+OUTSIDE, LEFT_OUT = "lie outside the levels or the range", "at least half of the rows were left out"
+
+
+@pytest.mark.parametrize(
+    ("text", "lines"),
+    [
+        (HALF_UNKNOWN.replace("female", "f").replace("Female", "f"), []),  # a third
+        (HALF_UNKNOWN, [f"In every silo at least half of the cells of column 'sex' {OUTSIDE}: "]),
+        (
+            HALF_UNKNOWN.replace("Female", "f"),
+            [f"In silo 'north' at least half of the cells of column 'sex' {OUTSIDE}: "],
+        ),
+        (
+            HALF_UNKNOWN.replace("10", "-5").replace("20", "-5").replace("Female", "f") + "south,,m,no\nsouth,,m,no\n",
+            [
+                f"In silo 'north' at least half of the cells of columns 'age', 'sex' {OUTSIDE}: ",
+                f"In silo 'south' at least half of the cells of column 'age' {OUTSIDE} and {LEFT_OUT}: ",
+            ],
+        ),
+        (
+            HALF_UNKNOWN.replace("Female", "f").replace("female", "f").replace("20,m,yes", "20,m,ill"),
+            [f"In silo 'south' at least half of the cells of column 'sick' {OUTSIDE} and {LEFT_OUT}: "],
+        ),
+    ],
+)
+def test_a_silo_whose_table_hardly_fits_the_schema_is_told_in_one_line(
+    make_job: MakeJob, hospitals: dict[str, Any], caplog: pytest.LogCaptureFixture, text: str, lines: list[str]
+) -> None:
+    Path(hospitals["dataset"]).write_text(text, encoding="utf-8")
+    load(make_job(hospitals))
+    assert [record.name for record in caplog.records] == ["cosilo.silo"] * len(lines)
+    assert caplog.messages == [line + "compare [data.schema] with the table." for line in lines]
+
+
+def test_ready_arrays_give_no_such_line(make_job: MakeJob, caplog: pytest.LogCaptureFixture) -> None:
+    from_arrays(make_job({"capacity": 20}), ARRAYS)
+    assert not caplog.records
 
 
 @pytest.fixture
@@ -127,6 +210,8 @@ def catalogued(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         read=lambda: table,
     )
     monkeypatch.setitem(cast("dict[str, Entry]", CATALOGUE), "small", entry)
+    full = replace(entry, capacities={"x": 100, "y": 80})
+    monkeypatch.setitem(cast("dict[str, Entry]", CATALOGUE), "full", full)
     return {"dataset": "small"}
 
 
@@ -201,7 +286,7 @@ def test_a_split_without_test_or_training_rows_is_an_error(make_job: MakeJob) ->
     with pytest.raises(DataError, match=r"held_out = 1e-09 holds no row out of so few\. Raise it"):
         from_arrays(few, ARRAYS)
     most = make_job({"capacity": 20}, evaluation={"source": "public", "held_out": 1 - 1e-9})
-    with pytest.raises(DataError, match="Silo 'a' is empty"):
+    with pytest.raises(DataError, match=r"held_out = 1 leaves silo 'a' no row to train on\. Lower held_out"):
         from_arrays(most, ARRAYS)
 
 

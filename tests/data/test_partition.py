@@ -82,9 +82,29 @@ def test_a_row_without_silo_is_an_error(cell: str | None) -> None:
 
 
 def test_listed_silos_must_be_those_found() -> None:
-    check_names(["a", "b"], [], where="column 'h'")
-    check_names(["a", "b"], ["b", "a"], where="column 'h'")
-    with pytest.raises(DataError, match=r"2 of the 3 silos in column 'h' have no \[silos\.NAME\] table.* Add a table"):
-        check_names(["a", "b", "c"], ["a"], where="column 'h'")
-    with pytest.raises(DataError, match=r"Silo 'c' is empty.* \[silos\.c\]"):
-        check_names(["a", "b"], ["a", "b", "c"], where="column 'h'")
+    check_names(["a", "b"], [], column="h")
+    check_names(["a", "b"], ["b", "a"], column="h")
+    with pytest.raises(
+        DataError, match=r"2 of the 3 silos in column 'h' have no .* in the job: 'b', 'c'\. Add a table"
+    ):
+        check_names(["a", "b", "c"], ["a"], column="h")
+    with pytest.raises(DataError, match=r"4 of the 5 .* in the job: 'b', 'c', 'd' and more\. Add a table"):
+        check_names("abcde", ["a"], column="h")
+    with pytest.raises(DataError, match=r"Silo 'c', .*, has no rows in column 'h'\. Bring its rows, .* \[silos\.c\]"):
+        check_names(["a", "b"], ["a", "b", "c"], column="h")
+
+
+@pytest.mark.parametrize(
+    ("listed", "fix"),
+    [
+        ("Privat", "Did you mean [silos.Private]?"),
+        ("PRIVATE", "Did you mean [silos.Private]?"),
+        ("selfemp", 'Did you mean [silos."Self emp"]?'),
+        ("x y", "Rename [silos.\"x y\"] to one of those not listed ('?', 'Private', 'Self emp'), or remove it."),
+    ],
+)
+def test_a_listed_silo_without_rows_is_told_what_was_meant(listed: str, fix: str) -> None:
+    with pytest.raises(DataError) as caught:
+        check_names(["?", "Private", "Self emp", "a"], ["a", listed], column="workclass")
+    assert caught.value.what == f"Silo {listed!r}, which the job lists, has no rows in column 'workclass'."
+    assert caught.value.fix == fix

@@ -22,7 +22,7 @@ def test_run_prints_what_was_reached_and_what_was_guaranteed(folder: Path, cosil
     assert done.code == 0
     text = " ".join(done.out.split())
     assert "Reached: test accuracy" in text
-    assert "Guaranteed to every single example (add or remove one), against the server: epsilon = 1 at" in text
+    assert "Guaranteed to every single training example (add or remove one), against the server: epsilon = 1 at" in text
     assert "by one silo's own noise alone" in text
     assert (folder / "runs" / "wards" / "privacy.json").exists()
 
@@ -77,9 +77,9 @@ def test_unknown_levels_are_other_and_counted_at_the_silo_only(folder: Path, cos
 
 BAD = {
     "unknown key": (["--set", "federation.cohorts=2"], {}, "Unknown key 'cohorts' (value 2)", "Did you mean 'cohort'?"),
-    "epsilon zero": (["--set", "privacy.epsilon=0"], {}, "privacy.epsilon = 0 is out of bounds", "greater than 0"),
-    "epsilon below": (["--set", "privacy.epsilon=-2"], {}, "privacy.epsilon = -2 is out of bounds", "greater than 0"),
-    "delta": (["--set", "privacy.delta=1"], {}, "privacy.delta = 1 is out of bounds", "less than 1"),
+    "epsilon zero": (["--set", "privacy.epsilon=0"], {}, "privacy.epsilon = 0 is out of bounds", "above 0"),
+    "epsilon below": (["--set", "privacy.epsilon=-2"], {}, "privacy.epsilon = -2 is out of bounds", "above 0"),
+    "delta": (["--set", "privacy.delta=1"], {}, "privacy.delta = 1 is out of bounds", "below 1"),
     "cohort": (["--set", "federation.cohort=4"], {}, "cohort = 4 exceeds the 3 silos", "at most 3"),
     "three numbers": (["--set", "privacy.noise_multiplier=3"], {}, "costs epsilon = 2", "Remove one of the three"),
     "missing column": ([], {"age,": "years,"}, "no column 'age'", "header line"),
@@ -133,7 +133,7 @@ LOADERS = {
     "not rows": ("MODULE:load_text", "rows of silo 'a'", "Give (x, y)"),
     "failing": ("MODULE:load_failing", "ValueError", ""),
     "nan": ("MODULE:load_nan", "'a'", ""),
-    "malformed": ("load", "data.loader = 'load' is out of bounds", ""),
+    "malformed": ("load", "data.loader = 'load' is not of the right form", ""),
 }
 
 
@@ -226,3 +226,89 @@ def test_help_answers_in_under_0_7_seconds():
         return time.monotonic() - began
 
     assert any(once() < 0.7 for _ in range(20))
+
+
+def test_an_error_is_one_json_object_when_asked_for(folder: Path, cosilo: Call):
+    done = cosilo("run", "none.toml", "--json")
+    assert done.code == 2
+    error = json.loads(done.out)["error"]
+    assert set(error) == {"what", "fix", "exit_code"}
+    assert error["what"] in " ".join(done.err.split())
+
+
+def test_cautions_come_before_the_first_round_and_not_when_quiet(folder: Path, cosilo: Call):
+    arguments = ("run", "job.toml", "--set", "privacy.against=outsider", "--set", "privacy.delta=0.01", "-v")
+    done = cosilo(*arguments)
+    text = " ".join(done.err.split())
+    assert text.index("caution: delta = 0.01 is not below 1/1200") < text.index("round 1/3")
+    assert text.index("caution: The promise is made to outsiders") < text.index("round 1/3")
+    again = cosilo(*arguments)
+    assert "Earlier runs of wards are in runs: on the same rows, their epsilons add." in " ".join(again.err.split())
+    assert cosilo(*arguments[:-1], "-q").err == ""
+
+
+def test_predict_protects_its_input_and_checks_its_output_first(folder: Path, cosilo: Call):
+    cosilo("run", "job.toml")
+    (folder / "new.csv").write_text("age,sex\n5,f\n")
+    same = cosilo("predict", "runs/wards", "new.csv", "--output", "new.csv")
+    assert (same.code, "is the table that is read" in same.err) == (2, True)
+    assert (folder / "new.csv").read_text() == "age,sex\n5,f\n"
+    nowhere = cosilo("predict", "runs/wards", "new.csv", "--output", "no/where.csv")
+    assert (nowhere.code, "There is no folder 'no'" in nowhere.err) == (2, True)
+    absent = cosilo("predict", "runs/other", "new.csv")
+    assert (absent.code, "There is no run or model 'runs/other'" in absent.err) == (2, True)
+    (folder / "runs" / "wards" / "model.safetensors").write_bytes(b"junk")
+    damaged = cosilo("predict", "runs/wards", "new.csv")
+    assert (damaged.code, "is damaged or not a model" in " ".join(damaged.err.split())) == (2, True)
+
+
+def test_predict_tells_of_models_without_columns_and_of_unfinished_runs(folder: Path, cosilo: Call):
+    loader_job(folder, "MODULE:load")
+    cosilo("run", "loader.toml", "--set", "federation.rounds=2")
+    arrays = cosilo("predict", "runs/run", "rows.csv")
+    assert (arrays.code, "load_model(run).predict_proba(x)" in arrays.err) == (2, True)
+
+
+UNEXPECTED = {
+    "a folder that is a file": (["init", "rows.csv"], 2, "is a file, not a folder"),
+    "output under a file": (["run", "job.toml", "--output", "rows.csv"], 2, "Cannot create the run folder"),
+    "too large a number": (["run", "job.toml", "--set", "data.capacity=99999999999999999999"], 2, "at most 1e+12"),
+}
+
+
+@pytest.mark.parametrize("name", UNEXPECTED)
+def test_no_tracebacks(folder: Path, cosilo: Call, name: str):
+    arguments, code, what = UNEXPECTED[name]
+    done = cosilo(*arguments)
+    assert done.code == code
+    assert what in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+
+
+def test_a_fault_of_our_own_is_one_sentence(folder: Path, cosilo: Call, monkeypatch: pytest.MonkeyPatch):
+    from cosilo import engines
+
+    def broken(*arguments: Any, **options: Any) -> None:
+        raise ZeroDivisionError("patient 17")
+
+    monkeypatch.setattr(engines, "run", broken)
+    done = cosilo("run", "job.toml")
+    assert done.code == 1
+    assert "An unexpected ZeroDivisionError stopped cosilo" in " ".join(done.err.split())
+    assert "patient" not in done.err
+
+
+def test_ctrl_c_before_the_first_round(folder: Path, cosilo: Call, monkeypatch: pytest.MonkeyPatch):
+    from cosilo import engines
+
+    def interrupted(*arguments: Any, **options: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(engines, "run", interrupted)
+    done = cosilo("run", "job.toml")
+    assert done.code == 5
+    assert "stopped: Interrupted before the first round; nothing was released." in " ".join(done.err.split())
+
+
+def test_version(cosilo: Call):
+    assert cosilo("--version").out == "cosilo 0.1.0\n"

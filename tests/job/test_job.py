@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import copy
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cosilo.errors import JobError
-from cosilo.job import Job
+from cosilo.errors import ConfigError, JobError
+from cosilo.job import Job, find_function
 
 BASE: dict[str, Any] = {
     "data": {"dataset": "flights"},
@@ -19,21 +20,21 @@ BASE: dict[str, Any] = {
 
 FAULTS = [
     ("federation.cohorts", 3, "Unknown key 'cohorts' (value 3) in [federation].", "Did you mean 'cohort'?"),
-    ("privcy", {}, "Unknown key 'privcy' (value {}) in the job file.", "Did you mean 'privacy'?"),
+    ("privcy", {}, "Unknown key 'privcy' (value a table) in the job file.", "Did you mean 'privacy'?"),
     ("data.schema", {"age": {"low": 0.0, "hi": 1.0}}, "Unknown key 'hi'", "Did you mean 'high'?"),
     ("silos", {"a": {"cap": 3}}, "Unknown key 'cap' (value 3) in [silos.a].", "Valid keys there: capacity."),
     ("federation.server_optimizer", {"name": "sgd", "lrr": 1.0}, "Unknown key 'lrr'", "Did you mean 'lr'?"),
     ("federation.server_optimizer", {"name": "adam", "momentum": 0.9}, "Unknown key 'momentum'", "beta1"),
     ("federation.server_optimizer", {"name": "lamb"}, "server_optimizer = 'lamb' is not a choice", "'sgd', 'adam'"),
-    ("privacy.epsilon", 0.0, "privacy.epsilon = 0.0 is out of bounds.", "It must be greater than 0."),
-    ("privacy.epsilon", -1, "privacy.epsilon = -1 is out of bounds.", "greater than 0"),
+    ("privacy.epsilon", 0.0, "privacy.epsilon = 0.0 is out of bounds.", "It must be above 0."),
+    ("privacy.epsilon", -1, "privacy.epsilon = -1 is out of bounds.", "above 0"),
     ("privacy.epsilon", float("nan"), "privacy.epsilon = nan is out of bounds.", "finite"),
     ("privacy.epsilon", "one", "privacy.epsilon = 'one' has the wrong type.", "a number such as 1.0"),
-    ("privacy.delta", 1.0, "privacy.delta = 1.0 is out of bounds.", "less than 1"),
+    ("privacy.delta", 1.0, "privacy.delta = 1.0 is out of bounds.", "below 1"),
     ("privacy.against", "me", "privacy.against = 'me' is not a choice.", "'server' or 'outsider'"),
     ("local.rule", "two-step", "local.rule = 'two-step' is not a choice.", "'one-step'"),
     ("federation.rounds", 2.5, "federation.rounds = 2.5 has the wrong type.", "a whole number"),
-    ("federation.rounds", 0, "federation.rounds = 0 is out of bounds.", "greater than or equal to 1"),
+    ("federation.rounds", 0, "federation.rounds = 0 is out of bounds.", "at least 1"),
     ("federation", 3, "federation = 3 has the wrong type.", "a table"),
     ("data.loader", "rows:load", "data: dataset and loader both name a source.", "Keep one of them."),
     ("model.factory", "m:f", "model: name and factory both choose a model.", "Keep one of them."),
@@ -45,7 +46,7 @@ FAULTS = [
     ("data.schema", {"a": {"levels": ["x", "x"]}}, "levels must differ", "Remove the repeated"),
     ("data.schema", {"a": {"low": 0.0, "high": 1.0, "bins": [0.5, 0.2]}}, "bins must ascend", "Reorder"),
     ("data.schema", {"a": {"low": 0.0, "high": 1.0, "missing": 7.0}}, "missing must lie between", "inside"),
-    ("job.name", "../x", "job.name = '../x' is out of bounds.", "match pattern"),
+    ("job.name", "../x", "job.name = '../x' is not of the right form.", "letters, digits"),
 ]
 
 
@@ -68,11 +69,27 @@ def test_faults_say_what_and_what_to_write(path: str, value: Any, what: str, fix
     assert caught.value.exit_code == 2
 
 
-def test_missing_sections_are_named_and_counted():
-    with pytest.raises(JobError, match=r"model is missing. Add model to the job file. \(1 more fault"):
+def test_missing_keys_are_named_and_counted():
+    with pytest.raises(JobError, match=r"privacy is missing. Add privacy to the job file.$"):
         Job.parse({})
-    with pytest.raises(JobError, match=r"privacy.delta is missing. Add delta to \[privacy\]."):
-        Job.parse({"model": {}, "privacy": {}})
+    with pytest.raises(JobError, match=r"privacy.delta is missing. Add delta to \[privacy\]. \(1 more fault"):
+        Job.parse({"privacy": {}, "evaluation": {"every": 0}})
+
+
+def test_functions_are_found_beside_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "beside_the_job.py").write_text("def here(): return 7\nnumber = 3\n")
+    (tmp_path / "broken_module.py").write_text("def (")
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    assert find_function("k", "beside_the_job:here", str(tmp_path))() == 7
+    assert str(tmp_path) not in sys.path
+    for name, what in (
+        ("beside_the_job:there", "module 'beside_the_job' has no 'there'"),
+        ("beside_the_job:number", "has 'number', which is not a function"),
+        ("broken_module:f", r"cannot import module 'broken_module' \(SyntaxError\)"),
+        ("no_such_module_anywhere:f", r"\(ModuleNotFoundError\)"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            find_function("k", name, str(tmp_path))
 
 
 def test_toml_round_trip_and_hash():

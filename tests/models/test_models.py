@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from cosilo.errors import JobError, ModelError
+from cosilo.errors import ConfigError, JobError, ModelError
 from cosilo.job.schema import Model
 from cosilo.models import build, check_module, device, example_loss, from_vector, probabilities, to_vector
 
@@ -74,12 +76,51 @@ def test_other_refusals():
         build(Model(name="mlp", options={"width": 3}), features=(3,), classes=2, seed=0)
     with pytest.raises(ModelError, match="needs 2 classes"):
         build(Model(name="logistic"), features=(3,), classes=3, seed=0)
-    with pytest.raises(ModelError, match="cannot be imported"):
+    with pytest.raises(ConfigError, match="cannot import module 'no_such_module'"):
         build(Model(factory="no_such_module:f"), features=(3,), classes=2, seed=0)
     with pytest.raises(ModelError, match="returned OrderedDict"):
         build(Model(factory="collections:OrderedDict"), features=(3,), classes=2, seed=0)
     with pytest.raises(JobError, match="is not usable here"):
         device("quantum")
+
+
+def test_a_factory_gets_features_and_classes_where_it_takes_them(tmp_path: Path):
+    (tmp_path / "own_factories.py").write_text(
+        "from torch import nn\n"
+        "def sized(features, classes, width):\n"
+        "    return nn.Sequential(nn.Linear(*features, width), nn.Linear(width, classes))\n"
+        "def fixed(): return nn.Linear(3, 4)\n"
+        "def failing(): raise KeyError('no')\n"
+    )
+
+    def made(name: str, **options: int) -> nn.Module:
+        model = Model(factory=f"own_factories:{name}", options=options)
+        return build(model, features=(3,), classes=4, seed=0, folder=str(tmp_path))
+
+    assert made("sized", width=5)(torch.zeros(2, 3)).shape == (2, 4)
+    assert made("fixed")(torch.zeros(2, 3)).shape == (2, 4)
+    with pytest.raises(ModelError, match=r"failed with KeyError.*features = \(3,\) and classes = 4 if it takes them"):
+        made("failing")
+    with pytest.raises(ModelError, match="failed with TypeError"):
+        made("fixed", width=5)
+
+
+def test_rows_must_be_answered_alike_alone_and_together():
+    class Centred(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x - x.mean(0))
+
+    with pytest.raises(ModelError, match="differently among other rows than alone"):
+        check_module(Centred(3, 2), features=(3,), classes=2)
+    broken = nn.Linear(3, 2)
+    nn.init.constant_(broken.weight, float("nan"))
+    with pytest.raises(ModelError, match="initial weights are not finite"):
+        check_module(broken, features=(3,), classes=2)
+
+
+def test_a_network_that_would_not_fit_is_refused():
+    with pytest.raises(ModelError, match="more than 1e8 weights"):
+        build(Model(name="mlp", options={"hidden": [10**8]}), features=(3,), classes=2, seed=0)
 
 
 def test_one_logit_is_the_two_class_softmax():

@@ -85,8 +85,12 @@ def test_against_the_server_plain_counts_one_silos_noise():
 def test_colluders_and_missing_silos_leave_less_noise():
     found = plan(privacy={"against": "outsider", "colluding_silos": 3}, federation={"min_survivors": 12})
     assert found.honest == 9
-    alone = plan(privacy={"against": "outsider", "colluding_silos": 99})
+    alone = plan(privacy={"against": "outsider", "colluding_silos": 15}, federation={"min_survivors": 3})
     assert alone.honest == 1  # the row's own silo is honest
+    assert plan(silos=1).colluding_silos == 0
+    for silos, colluders in ((16, 16), (8, 100), (1, 2)):
+        with pytest.raises(JobError, match=f"colluding_silos = {colluders} leaves no honest silo among {silos}"):
+            plan(silos=silos, privacy={"colluding_silos": colluders})
 
 
 def test_a_silo_pays_for_its_own_rounds_only():
@@ -119,10 +123,19 @@ def test_a_plan_round_trips_with_its_hash():
     assert other.hash == one.hash != plan(federation={"rounds": 21}).hash
 
 
+def said(silos: int, capacity: int, **sections: dict[str, Any]) -> tuple[str, ...]:
+    asked = job(**sections)
+    return cautions(asked, make_plan(asked, Facts(capacities={f"s{i}": capacity for i in range(silos)}, dim=1)))
+
+
 def test_cautions():
-    careful = job()
-    assert cautions(careful, make_plan(careful, Facts(capacities={"a": 10, "b": 10, "c": 10}, dim=1))) == ()
-    loose = job(privacy={"against": "outsider"})
-    said = cautions(loose, make_plan(loose, Facts(capacities={"a": 10**5, "b": 10**5}, dim=1)))
-    assert "not below 1/200000" in said[0]
-    assert "against it epsilon is" in said[1]
+    assert said(3, 10) == ()
+    assert said(2, 10, privacy={"against": "outsider"}) == ()  # one honest share: the server sees no more
+    assert "not below 1/300000" in said(3, 10**5)[0]
+    assert "against it epsilon is 1.466." in said(3, 10, privacy={"against": "outsider"})[0]
+    assert "those silos use all rows" in said(3, 10, local={"batch_size": 10})[0]
+
+
+def test_more_rounds_than_anyone_runs_are_refused():
+    with pytest.raises(JobError, match="allows more than 10,000,000 rounds"):
+        plan(privacy={"noise_multiplier": 1e9}, federation={"rounds": None})

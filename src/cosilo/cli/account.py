@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, note, print_json, stdout
+from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag, note, print_json, stdout
 from cosilo.errors import ConfigError
+from cosilo.privacy import up
 
 if TYPE_CHECKING:
     from cosilo.privacy import Bound, Event
@@ -72,6 +73,7 @@ def epsilon_command(
     plot: PlotOption = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """Epsilon of a number of releases with a given noise."""
@@ -82,6 +84,7 @@ def epsilon_command(
     z = _noise_multiplier(noise_multiplier, share_multiplier, contributors, colluding)
     bound, method = epsilon_and_method(_event(z, sampling_rate, uses), delta, accountant.value)
     _check_finite(bound)
+    note(f"event: {_event(z, sampling_rate, uses)}", quiet=quiet or not verbose)
     if plot is not None:
         _plot(plot, z, sampling_rate, uses, delta, accountant)
         note(f"drawn: {plot}", quiet=quiet)
@@ -91,7 +94,7 @@ def epsilon_command(
         return
     _say(
         f"{_releases(uses)} with noise multiplier {z:.6g}{_batches(sampling_rate)} "
-        f"{'is' if uses == 1 else 'are'} ({_up(bound.upper)}, {delta:g})-differentially private.",
+        f"{'is' if uses == 1 else 'are'} ({up(bound.upper)}, {delta:g})-differentially private.",
         f"{_bracket(bound)} Proved by: {method}.",
         assumption,
     )
@@ -110,6 +113,7 @@ def noise_command(
     accountant: AccountantOption = AccountantName.auto,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """Smallest noise with which a number of releases meets a promise."""
@@ -120,21 +124,21 @@ def noise_command(
     _check_mechanism(mechanism)
     honest = _honest(contributors, colluding)
     _event(1.0, sampling_rate, uses)
-    if uses == 0 or sampling_rate == 0:
-        note("Nothing is released, so no noise is needed.", quiet=quiet)
+    note("Nothing is released, so no noise is needed.", quiet=quiet or uses * sampling_rate > 0)
     z = calibrate_noise(
         lambda z: _event(z, sampling_rate, uses), epsilon=epsilon, delta=delta, accountant=accountant.value
     )
     bound = account(_event(z, sampling_rate, uses), delta, accountant.value)
+    note(f"event: {_event(z, sampling_rate, uses)}", quiet=quiet or not verbose)
     share = z / math.sqrt(honest)
     if json:
         print_json({"noise_multiplier": z, "share_multiplier": share, "epsilon": _pair(bound)})
         return
     _say(
-        f"{_releases(uses)}{_batches(sampling_rate)} {'needs' if uses == 1 else 'need'} noise multiplier {_up(z)} "
-        f"for ({epsilon:g}, {delta:g})-differential privacy: share multiplier {_up(share)} from each of {honest} "
+        f"{_releases(uses)}{_batches(sampling_rate)} {'needs' if uses == 1 else 'need'} noise multiplier {up(z)} "
+        f"for ({epsilon:g}, {delta:g})-differential privacy: share multiplier {up(share)} from each of {honest} "
         f"honest contributor{'s' if honest > 1 else ''}.",
-        f"That reaches epsilon {_up(bound.upper)}.",
+        f"That reaches epsilon {up(bound.upper)}.",
         _assumption(sampling_rate, contributors, colluding),
     )
 
@@ -153,6 +157,7 @@ def rounds_command(
     accountant: AccountantOption = AccountantName.auto,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """Largest number of releases with a given noise that meets a promise."""
@@ -165,16 +170,17 @@ def rounds_command(
     uses = calibrate_uses(
         lambda n: _event(z, sampling_rate, n), epsilon=epsilon, delta=delta, accountant=accountant.value
     )
-    bound = account(_event(z, sampling_rate, uses), delta, accountant.value)
-    if uses == MOST_USES:
-        note(f"More than {MOST_USES} releases are not considered; even these meet the promise.", quiet=quiet)
+    event = _event(z, sampling_rate, uses)
+    bound = account(event, delta, accountant.value)
+    note(f"event: {event}", quiet=quiet or not verbose)
     if json:
         print_json({"uses": uses, "epsilon": _pair(bound)})
         return
+    most = {0: "Not even one, at most", MOST_USES: "At least"}.get(uses, "At most")  # more are not considered
     _say(
-        f"At most {_releases(uses)} with noise multiplier {z:.6g}{_batches(sampling_rate)} "
+        f"{most} {_releases(uses)} with noise multiplier {z:.6g}{_batches(sampling_rate)} "
         f"{'meets' if uses == 1 else 'meet'} ({epsilon:g}, {delta:g})-differential privacy.",
-        f"They reach epsilon {_up(bound.upper)}.",
+        f"They reach epsilon {up(bound.upper)}.",
         _assumption(sampling_rate, contributors, colluding),
     )
 
@@ -186,7 +192,11 @@ def _check_mechanism(mechanism: str) -> None:
 
 def _honest(contributors: int | None, colluding: int) -> int:
     total = 1 if contributors is None else contributors
-    if total < 1 or colluding < 0 or total - colluding < 1:
+    if colluding < 0:
+        raise ConfigError(
+            f"--colluding must be at least 0, got {colluding}.", "Count the silos that share their noise."
+        )
+    if total - colluding < 1:
         raise ConfigError(
             f"At least one contributor must be honest, got {total} contributors of whom {colluding} collude.",
             "Give --contributors larger than --colluding.",
@@ -208,9 +218,7 @@ def _noise_multiplier(noise: float | None, share: float | None, contributors: in
         )
     option, value = ("--noise-multiplier", noise) if noise is not None else ("--share-multiplier", share)
     if value is None or not (math.isfinite(value) and value > 0):
-        raise ConfigError(
-            f"{option} must be finite and > 0, got {value}.", "Without noise there is no epsilon: add some."
-        )
+        raise ConfigError(f"{option} must be finite and > 0, got {value}.", "Without noise there is no epsilon.")
     return value if noise is not None else value * math.sqrt(_honest(contributors, colluding))
 
 
@@ -246,20 +254,12 @@ def _batches(sampling_rate: float) -> str:
     return "" if sampling_rate == 1 else f" on batches sampled at rate {sampling_rate:g}"
 
 
-def _up(value: float) -> str:
-    """Four significant digits, rounded up: a printed promise must not be smaller than the proved one."""
-    if value <= 0:
-        return "0"
-    unit = 10.0 ** (math.floor(math.log10(value)) - 3)
-    return f"{math.ceil(value / unit) * unit:.4g}"
-
-
 def _bracket(bound: Bound) -> str:
     if bound.lower is None:
         return "How much smaller the true epsilon is, is not known."
     if bound.lower == bound.upper:
         return "That is exact."
-    return f"The true epsilon lies between {bound.lower:.4g} and {_up(bound.upper)}."
+    return f"The true epsilon lies between {bound.lower:.4g} and {up(bound.upper)}."
 
 
 def _say(*sentences: str) -> None:
@@ -284,6 +284,7 @@ def _plot(path: Path, z: float, sampling_rate: float, uses: int, delta: float, a
 def _draw(path: Path, counts: list[int], lines: tuple[list[float], list[float]], title: str) -> None:
     import matplotlib as mpl
     from matplotlib.figure import Figure
+    from matplotlib.ticker import MaxNLocator
 
     blue = "#0072B2"  # Okabe and Ito's palette: told apart without colour vision and in grey
     with mpl.rc_context({"font.size": 9, "pdf.fonttype": 42}):
@@ -293,7 +294,8 @@ def _draw(path: Path, counts: list[int], lines: tuple[list[float], list[float]],
         axes.plot(counts, lines[0], color=blue, marker=marker, markersize=3, label="promise (upper bound)")
         if lines[0] != lines[1]:
             axes.fill_between(counts, lines[1], lines[0], color=blue, alpha=0.25, label="where the true value lies")
-        axes.set(xlabel="uses", ylabel="epsilon", title=title)
+        axes.set(xlabel="uses (add or remove one row)", ylabel="epsilon", title=title)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
         axes.grid(visible=True, linewidth=0.4, alpha=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,32 +12,47 @@ import typer
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["DebugFlag", "JsonFlag", "QuietFlag", "VerboseFlag", "note", "print_json", "stderr", "stdout"]
+__all__ = ["DebugFlag", "JsonFlag", "QuietFlag", "VerboseFlag", "listen", "note", "print_json", "stderr", "stdout"]
 
 JsonFlag = Annotated[bool, typer.Option("--json", help="Print one JSON object on stdout and nothing else there.")]
 QuietFlag = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes on stderr.")]
 VerboseFlag = Annotated[bool, typer.Option("--verbose", "-v", help="Say more on stderr.")]
-DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
+DebugFlag = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error; it may quote private rows.")]
 
 
 def stdout() -> Console:
-    """For results meant for people; never used together with --json."""
+    """For results meant for people; never used together with --json. Lines are wrapped on a terminal only."""
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
 def stderr() -> Console:
     """For progress, notes and errors."""
     from rich.console import Console
 
-    return Console(stderr=True, highlight=False)
+    return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())
 
 
 def note(text: str, *, quiet: bool = False) -> None:
     """One line on stderr."""
     if not quiet:
         stderr().print(text, markup=False)
+
+
+class _Notes(logging.Handler):
+    """Shows the library's warnings as notes, those meant for a silo marked as private."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = "private, for the silo" if record.name == "cosilo.silo" else "caution"
+        note(f"{kind}: {record.getMessage()}")
+
+
+def listen(*, quiet: bool) -> None:
+    """Show what the library warns of; with `quiet`, nothing."""
+    logger = logging.getLogger("cosilo")
+    logger.handlers = [logging.NullHandler() if quiet else _Notes()]
+    logger.propagate = False
 
 
 def print_json(result: dict[str, Any]) -> None:

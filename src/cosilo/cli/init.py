@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, note, print_json
+from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag, note, print_json
 from cosilo.errors import ConfigError
 
 __all__ = ["init"]
@@ -36,6 +36,7 @@ def init(
     ] = Template.TABULAR,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
+    verbose: VerboseFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """Write a commented job.toml."""
@@ -45,9 +46,15 @@ def init(
     for target in targets:
         if target.exists():
             raise ConfigError(f"{target} exists already.", "Choose another folder, or move the file away.")
-    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ConfigError(
+            f"{directory} is a file, not a folder.", "Name a folder; job.toml is written into it."
+        ) from None
     for target, source in targets.items():
         target.write_bytes(source.read_bytes())
+        note(f"{target}: {len(target.read_text().splitlines())} lines", quiet=quiet or not verbose)
     where = "" if directory == Path() else f"cd {directory} && "
     written = [str(target) for target in targets]
     if json:

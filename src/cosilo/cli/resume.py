@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag
+from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag, listen
 
 __all__ = ["resume"]
 
@@ -24,6 +24,7 @@ def resume(
     from cosilo import engines
     from cosilo.cli.training import Progress, show
 
+    listen(quiet=quiet)
     with Progress(quiet=quiet, verbose=verbose) as progress:
         result = engines.resume(run, on_round=progress)
-    show(result, json=json, quiet=quiet)
+    show(result, json=json)

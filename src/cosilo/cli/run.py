@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag
+from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag, listen
 
 __all__ = ["run"]
 
@@ -39,6 +39,7 @@ def run(
 
     overrides = [*(set_ or []), *([f"output.directory={dumps(str(output))}"] if output else [])]
     parsed = Job.load(job, tuple(overrides))
+    listen(quiet=quiet)
     with Progress(quiet=quiet, verbose=verbose) as progress:
         result = engines.run(parsed, on_round=progress, seeded_entropy=seeded_entropy)
-    show(result, json=json, quiet=quiet)
+    show(result, json=json)

@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Self
 
 from cosilo.cli.console import note, print_json, stderr, stdout
+from cosilo.errors import InterruptedRunError
+from cosilo.privacy import up
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -41,20 +43,22 @@ class Progress(AbstractContextManager["Progress"]):
     ) -> None:
         self._bar.live.transient = kind is not None  # an error stands alone
         self._bar.stop()
+        if kind is KeyboardInterrupt:  # later ones are the engine's
+            raise InterruptedRunError(
+                "Interrupted before the first round; nothing was released.", "Run the same command again."
+            ) from None
 
     def __call__(self, report: Round) -> None:
         """Show a finished round."""
-        parts = [f"{report.eta:.0f} s left", f"epsilon {report.epsilon_spent:.3f} of {report.epsilon:.3f}"]
+        parts = [f"{report.eta:.0f} s left", f"epsilon {up(report.epsilon_spent)} of {up(report.epsilon)}"]
         parts += [f"test {name} {value:.4f}" for name, value in _headline(report.test or {}).items()]
         self._bar.update(self._task, total=report.rounds, completed=report.round, description=", ".join(parts))
         if self._verbose:
             note(f"round {report.round}/{report.rounds}: {report.survivors} silos, {', '.join(parts)}")
 
 
-def show(run: Run, *, json: bool, quiet: bool) -> None:
+def show(run: Run, *, json: bool) -> None:
     """The result: JSON for programs, sentences for people."""
-    for caution in run.cautions:
-        note(f"caution: {caution}", quiet=quiet)
     if json:
         print_json(
             {
@@ -67,37 +71,40 @@ def show(run: Run, *, json: bool, quiet: bool) -> None:
         )
         return
     console = stdout()
-    for line in (
-        _reached(run),
-        _guaranteed(run.privacy),
-        _seen_by_others(run.privacy),
-        f"Everything is in {run.path}/",
-    ):
+    for line in (_reached(run), _guaranteed(run.privacy), _seen_by_others(run.privacy), _where(run)):
         console.print(line, markup=False)
+
+
+def _where(run: Run) -> str:
+    return f"Everything is in {run.path}/; silos.json there is each silo's private log and must stay with it."
 
 
 def _reached(run: Run) -> str:
     test = run.metrics.get("test")
-    what = ", ".join(f"test {name} {value:.4f}" for name, value in test.items()) if test else "no public test rows"
-    return f"Reached: {what}, in {run.seconds:.0f} s and {run.mib_per_silo:.2f} MiB a silo."
+    what = ", ".join(f"test {name} {value:.4g}" for name, value in test.items()) if test else "no public test rows"
+    return f"Reached: {what}, in {run.seconds:.1f} s and {_size(run.mib_per_silo)} a silo."
+
+
+def _size(mib: float) -> str:
+    return f"{mib:.1f} MiB" if mib >= 1 else f"{1024 * mib:.1f} KiB"
 
 
 def _guaranteed(privacy: dict[str, Any]) -> str:
     seeded = "" if privacy["entropy"] == "system" else " SIMULATION: the noise was seeded, so this holds for nobody."
     return (
-        f"Guaranteed to every single {privacy['unit']} (add or remove one), against the {privacy['against']}: "
-        f"epsilon = {privacy['epsilon']:.4g} at delta = {privacy['delta']:g}, for all models of "
-        f"{privacy['rounds']['done']} rounds together ({privacy['rule']}, {privacy['mechanism']} noise, "
-        f"noise multiplier {privacy['noise_multiplier']:.4g}).{seeded}"
+        f"Guaranteed to every single training {privacy['unit']} (add or remove one), against the {privacy['against']}: "
+        f"epsilon = {up(privacy['epsilon'])} at delta = {privacy['delta']:g}, for all models of "
+        f"{privacy['rounds']['planned']} rounds together ({privacy['rule']}, {privacy['mechanism']} noise, "
+        f"noise multiplier {privacy['noise_multiplier']:.4g}); what that rests on is in privacy.json.{seeded}"
     )
 
 
 def _seen_by_others(privacy: dict[str, Any]) -> str:
     against = privacy["epsilon_against"]
     return (
-        f"The same noise gives epsilon = {against['outsider']:.4g} against an outsider who sees the models "
-        f"({privacy['colluding_silos']} of {privacy['cohort']} silos colluding), {against['server']:.4g} against the "
-        f"server, {against['local']:.4g} by one silo's own noise alone."
+        f"The same noise gives epsilon = {up(against['outsider'])} against an outsider who sees the models "
+        f"({privacy['colluding_silos']} of {privacy['silos']} silos colluding), {up(against['server'])} against the "
+        f"server, {up(against['local'])} by one silo's own noise alone."
     )
 
 

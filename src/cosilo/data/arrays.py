@@ -6,35 +6,46 @@ silo.
 
 from __future__ import annotations
 
-import importlib
-import sys
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cosilo.data.rows import Rows
 from cosilo.errors import DataError
+from cosilo.job import find_function, importable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable
 
     from numpy.typing import NDArray
 
-__all__ = ["call_loader", "read_arrays"]
+__all__ = ["call_loader", "check_mapping", "read_arrays"]
 
 _SHAPES = "(x, y) with x of shape (rows, features...) and y of shape (rows,), or a torch Dataset of such pairs"
 
 
-def call_loader(loader: str, silos: Iterable[str]) -> dict[str, Any]:
-    """`{name: function(name)}` for `loader` = "pkg.module:function", looked up from the working directory too.
+def call_loader(loader: str, silos: Iterable[str], folder: str | None) -> dict[str, Any]:
+    """`{name: function(name)}` for `loader` = "pkg.module:function", also looked for in the job's `folder`.
 
     A torch Dataset is read inside, so that imports it does late are found as well.
     """
-    with _working_directory_importable():
-        function = _import(loader)
+    function = find_function("data.loader", loader, folder)
+    with importable(folder):
         return {name: _materialised(_called(function, loader, name), name) for name in silos}
+
+
+def check_mapping(given: object) -> None:
+    """`given` maps names to rows, whatever these are.
+
+    Raises:
+        DataError: it is something else, or empty, or has a key that is not a text.
+    """
+    fix = f"Pass silos={{name: rows}}, rows being {_SHAPES}."
+    if not isinstance(given, Mapping):
+        raise DataError(f"silos= is of type {type(given).__name__}, not a mapping from names to rows.", fix)
+    if not given or not all(isinstance(name, str) for name in given):
+        raise DataError("silos= has no silo, or one whose name is not a text.", fix)
 
 
 def read_arrays(given: Mapping[str, Any], classes: int) -> dict[str, Rows]:
@@ -43,10 +54,6 @@ def read_arrays(given: Mapping[str, Any], classes: int) -> dict[str, Rows]:
     Raises:
         DataError: names the silo and what to mend, never a value.
     """
-    if not given or not all(isinstance(name, str) for name in given):
-        raise DataError(
-            "silos= has no silo, or one whose name is not a text.", f"Pass silos={{name: rows}}, rows being {_SHAPES}."
-        )
     rows = {name: _rows(name, _materialised(given[name], name), classes) for name in sorted(given)}
     first, *others = rows
     for name in others:
@@ -59,51 +66,28 @@ def read_arrays(given: Mapping[str, Any], classes: int) -> dict[str, Rows]:
     return rows
 
 
-@contextmanager
-def _working_directory_importable() -> Iterator[None]:
-    here = str(Path.cwd())
-    sys.path.insert(0, here)
-    try:
-        yield
-    finally:
-        with suppress(ValueError):  # user code may have tidied up already
-            sys.path.remove(here)
-
-
-def _import(loader: str) -> Callable[[str], Any]:
-    module, _, attribute = loader.partition(":")
-    try:
-        found = getattr(importlib.import_module(module), attribute, None)
-    except Exception as error:  # noqa: BLE001 - user code may raise anything
-        raise DataError(
-            f"data.loader: cannot import module {module!r} ({type(error).__name__}).",
-            "Run cosilo in the folder that holds it, or install it, and check that `import` works there.",
-        ) from None
-    if not callable(found):
-        state = f"has no attribute {attribute!r}" if found is None else f"has {attribute!r}, which is not callable"
-        raise DataError(f"data.loader: module {module!r} {state}.", f"Define a function {attribute}(silo_name) there.")
-    return found  # type: ignore[no-any-return]  # whatever user code defines under that name
-
-
-def _called(function: Callable[[str], Any], loader: str, name: str) -> Any:  # noqa: ANN401 - user code
+def _called(function: Callable[..., Any], loader: str, name: str) -> Any:  # noqa: ANN401 - user code
     try:
         return function(name)
-    except Exception as error:  # noqa: BLE001 - user code may raise anything
+    except Exception as error:
+        # Its text may quote a row: it is chained for --debug at the silo, never quoted.
         raise DataError(
-            f"data.loader: {loader}({name!r}) raised {type(error).__name__}.", "Call it by itself to see the details."
-        ) from None
+            f"data.loader: {loader}({name!r}) raised {type(error).__name__}.", "Run with --debug to see where."
+        ) from error
 
 
 def _materialised(given: Any, name: str) -> tuple[Any, Any]:  # noqa: ANN401 - user data
     """(x, y) as given, or collected from a Dataset by `len` and `[]`."""
+    if given is None:
+        raise DataError(f"Silo {name!r} brought None instead of rows.", f"Give {_SHAPES}.")
     if isinstance(given, tuple) and len(given) == 2:  # noqa: PLR2004 - x and y
         return given
     if not (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
-        raise DataError(f"Silo {name!r} brought a {type(given).__name__}.", f"Give {_SHAPES}.")
+        raise DataError(f"Silo {name!r} brought an object of type {type(given).__name__}.", f"Give {_SHAPES}.")
     try:
         pairs = [given[i] for i in range(len(given))]
         x = np.stack([np.asarray(x, dtype=np.float32) for x, _ in pairs]) if pairs else np.empty((0, 1))
-        return x, np.asarray([int(y) for _, y in pairs], dtype=np.int64)
+        return x, np.asarray([np.asarray(y).item() for _, y in pairs] or np.empty(0, np.int64))
     except Exception as error:  # noqa: BLE001 - user code may raise anything
         raise DataError(
             f"Reading the rows of silo {name!r} one by one raised {type(error).__name__}.", f"Give {_SHAPES}."
@@ -148,9 +132,10 @@ def _labels(name: str, given: Any, classes: int) -> NDArray[np.int64]:  # noqa: 
             f"The y of silo {name!r} is not an array ({type(error).__name__}).", f"Give {_SHAPES}."
         ) from None
     if y.ndim != 1 or y.dtype.kind not in "biu":
+        how = ": y.astype(int)" if y.dtype.kind == "f" else ""
         raise DataError(
             f"The y of silo {name!r} is not a vector of whole numbers (dtype {y.dtype}, {y.ndim} axes).",
-            "Give class indices 0, 1, ... of an integer dtype, one per row.",
+            f"Give class indices 0, 1, ... of an integer dtype, one per row{how}.",
         )
     if ((y < 0) | (y >= classes)).any():
         raise DataError(

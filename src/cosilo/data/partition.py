@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from cosilo.data.tables import column_text, empty_cells
+from cosilo.data.wording import closest, listing, toml_key
 from cosilo.errors import DataError
 
 if TYPE_CHECKING:
@@ -78,8 +79,10 @@ def split_by_column(table: pa.Table, column: str) -> dict[str, pa.Table]:
     return {name: table.take(pa.array(parts[name])) for name in sorted(parts)}
 
 
-def check_names(found: Iterable[str], listed: Iterable[str], *, where: str) -> None:
-    """The silos found are exactly those the job lists, when it lists any.
+def check_names(found: Iterable[str], listed: Iterable[str], *, column: str | None = None) -> None:
+    """The silos found, in the silo column or else among silos=, are exactly those the job lists, when it lists any.
+
+    Silos' names are public, so they are told.
 
     Raises:
         DataError: a silo is not listed, or a listed one has no rows.
@@ -87,18 +90,24 @@ def check_names(found: Iterable[str], listed: Iterable[str], *, where: str) -> N
     found, listed = set(found), set(listed)
     if not listed:
         return
-    if found - listed:
+    unlisted = found - listed
+    for name in sorted(listed - found):
+        absent = "is not among silos=" if column is None else f"has no rows in column {column!r}"
+        raise DataError(f"Silo {name!r}, which the job lists, {absent}.", _instead(name, unlisted))
+    if unlisted:
+        where = "silos=" if column is None else f"column {column!r}"
         raise DataError(
-            f"{len(found - listed)} of the {len(found)} silos in {where} have no [silos.NAME] table in the job.",
+            f"{len(unlisted)} of the {len(found)} silos in {where} have no [silos.NAME] table in the job: "
+            f"{listing(unlisted)}.",
             "Add a table for each of them, remove their rows, or remove all [silos] tables to take every silo.",
         )
-    for name in sorted(listed - found):
-        raise empty_silo(name)
 
 
-def empty_silo(name: str) -> DataError:
-    """The error for a silo without a row to train on."""
-    return DataError(
-        f"Silo {name!r} is empty: no row is left to train on.",
-        f"Check its rows and the target's levels, or leave it out (remove [silos.{name}]).",
-    )
+def _instead(name: str, unlisted: set[str]) -> str:
+    """What to do about a listed silo without rows, when these others have some."""
+    meant, key = closest(name, unlisted), toml_key(name)
+    if meant is not None:
+        return f"Did you mean [silos.{toml_key(meant)}]?"
+    if unlisted:
+        return f"Rename [silos.{key}] to one of those not listed ({listing(unlisted)}), or remove it."
+    return f"Bring its rows, or remove [silos.{key}]."

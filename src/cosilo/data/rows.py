@@ -42,7 +42,8 @@ class Counts:
     `rows` are trained on, `held_out` tested on, `dropped` left out (no target, or an empty cell whose column says
     missing = "drop"). `clamped` and `unknown` count, per column, the cells of rows that were kept outside
     [low, high] and outside the levels; for the target, `unknown` counts rows, which are among the dropped. Columns
-    without such cells are not listed.
+    without such cells are not listed. `doubtful` are the columns of which these are at least half of the non-empty
+    cells: table and schema hardly mean the same.
     """
 
     rows: int
@@ -50,6 +51,7 @@ class Counts:
     dropped: int = 0
     clamped: dict[str, int] = field(default_factory=dict)
     unknown: dict[str, int] = field(default_factory=dict)
+    doubtful: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -5,6 +5,7 @@ No error here quotes a cell: error texts can leave the silo.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,13 +17,22 @@ import pyarrow.parquet
 from cosilo.errors import DataError
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from numpy.typing import NDArray
 
-__all__ = ["MISSING", "SUFFIXES", "column_numbers", "column_text", "empty_cells", "is_table_path", "pick", "read_table"]
+__all__ = [
+    "MISSING",
+    "SUFFIXES",
+    "cells_as_numbers",
+    "column_numbers",
+    "column_text",
+    "empty_cells",
+    "is_table_path",
+    "pick",
+    "read_table",
+]
 
 SUFFIXES = (".csv", ".csv.gz", ".parquet")
+_DECIMAL = r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"
 MISSING = ("", "NA", "NaN")  # text cells that are empty, unless the job lists them as levels
 
 
@@ -35,23 +45,28 @@ def read_table(path: str | Path) -> pa.Table:
     """The table in a CSV file (plain or gzip, a header line, UTF-8, every cell as text) or a Parquet file.
 
     Raises:
-        DataError: the file is absent, unreadable, or of another kind.
+        DataError: the file is absent, unreadable, broken, or of another kind.
     """
     name = str(path)
     if not is_table_path(name):
         raise DataError(f"{name!r} is not a table cosilo reads.", f"Give a path that ends in {' or '.join(SUFFIXES)}.")
+    if Path(name).is_dir():
+        raise DataError(f"{name!r} is a folder, not a table.", "Give the path of a file.")
     try:
-        return pa.parquet.read_table(name) if name.lower().endswith(".parquet") else _read_csv(name)
-    except FileNotFoundError:
-        raise DataError(
-            f"There is no file {name!r}.", "Check the path; it is taken from the job file's folder."
-        ) from None
-    except (OSError, pa.ArrowException) as error:
-        # Arrow's message quotes the offending line, which is a private row.
+        table = pa.parquet.read_table(name) if name.lower().endswith(".parquet") else _read_csv(name)
+        table.validate(full=True)  # text of a Parquet file may not be UTF-8
+        _ = table.column_names  # nor its header, which Arrow decodes when asked
+    except (FileNotFoundError, NotADirectoryError):
+        raise DataError(f"There is no file {name!r}.", "Check the path.") from None
+    except PermissionError:
+        raise DataError(f"The file {name!r} may not be read.", "Give yourself the right to read it.") from None
+    except (OSError, ValueError, pa.ArrowException) as error:
+        # Their messages quote the offending line, which is a private row.
         raise DataError(
             f"Cannot read {name!r} as a table ({type(error).__name__}).",
             "Write it as UTF-8 CSV with one header line and equally many cells in every line, or as Parquet.",
         ) from None
+    return table
 
 
 def _read_csv(name: str) -> pa.Table:
@@ -86,8 +101,11 @@ def column_text(table: pa.Table, name: str) -> pa.ChunkedArray:
         ) from None
 
 
-def column_numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
-    """Column `name` as float64 of shape (n,); nan where the cell is empty."""
+def column_numbers(table: pa.Table, name: str, *, or_else: str = "") -> NDArray[np.float64]:
+    """Column `name` as float64 of shape (n,); nan where the cell is empty.
+
+    `or_else`: what the reader of the error may do besides mending cells that are not numbers, ", or ...".
+    """
     column = pick(table, name)
     try:
         if pa.types.is_dictionary(column.type):
@@ -102,9 +120,18 @@ def column_numbers(table: pa.Table, name: str) -> NDArray[np.float64]:
     except pa.ArrowException:
         raise DataError(
             f"Column {name!r} has cells that are not numbers.",
-            f'Mend those cells (empty, "NA" and "NaN" are missing), or give the column levels in [data.schema.{name}].',
+            f'Mend those cells (empty, "NA" and "NaN" are missing){or_else}.',
         ) from None
     return np.asarray(pc.fill_null(numbers, np.nan).to_numpy(), dtype=np.float64)
+
+
+def cells_as_numbers(text: pa.ChunkedArray) -> NDArray[np.float64]:
+    """Cells of a text column as float64 of shape (n,); nan where a cell is no finite decimal number."""
+    trimmed = pc.utf8_trim_whitespace(text)
+    written = pc.fill_null(pc.match_substring_regex(trimmed, _DECIMAL), False)
+    numbers = pc.cast(pc.if_else(written, trimmed, pa.scalar(None, trimmed.type)), pa.float64())
+    values = np.asarray(pc.fill_null(numbers, np.nan).to_numpy(), dtype=np.float64)
+    return np.where(np.isfinite(values), values, np.nan)
 
 
 def empty_cells(text: pa.ChunkedArray, levels: tuple[str, ...] = ()) -> NDArray[np.bool_]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import logging
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -31,6 +32,7 @@ from cosilo.planning import Plan
 
 __all__ = ["RunFolder"]
 
+_LOG = logging.getLogger("cosilo")
 _CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -57,6 +59,8 @@ class RunFolder:
                     f"Cannot create the run folder {str(path)!r}: {error.strerror}.",
                     "Choose another output.directory.",
                 ) from error
+        if number > 1:
+            _LOG.warning("Earlier runs of %s are in %s: on the same rows, their epsilons add.", job.job.name, parent)
         folder = cls(path)
         folder.write_text("job.toml", job.to_toml())
         folder.write_json("plan.json", plan.to_tree())
@@ -83,7 +87,9 @@ class RunFolder:
         try:
             return Plan.from_tree(self.read_json("plan.json"))
         except (KeyError, TypeError, AttributeError) as error:
-            raise ConfigError(f"The plan in {str(self.path)!r} is damaged.", "Start a new run.") from error
+            raise ConfigError(
+                f"The plan in {str(self.path)!r} is damaged or of another version of cosilo.", "Start a new run."
+            ) from error
 
     def read_json(self, name: str) -> dict[str, Any]:
         """A JSON object of this folder; {} where the file is absent."""
@@ -141,7 +147,10 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        try:
+            return [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
+        except ValueError as error:
+            raise ConfigError(f"{str(path)!r} is damaged.", "Delete it: the run can be resumed without it.") from error
 
     def write_bytes(self, name: str, data: bytes) -> None:
         """Replace a file as a whole, on the disk before this returns."""

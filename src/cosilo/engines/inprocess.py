@@ -18,7 +18,7 @@ from cosilo.engines.session import Session
 from cosilo.errors import ConfigError
 from cosilo.job import Job
 from cosilo.local.per_example import check_per_example
-from cosilo.planning import Facts, Plan, make_plan
+from cosilo.planning import Facts, make_plan
 
 __all__ = ["resume", "run"]
 
@@ -54,6 +54,7 @@ def run(
         TooFewSilosError: too few silos delivered (4).
         InterruptedRunError: stopped by a signal; `resume` goes on (5).
     """
+    _check_arguments(job, model, on_round)
     rows = data.load(job) if silos is None else data.from_arrays(job, silos)
     module = _module(job, rows, model)
     plan = make_plan(job, Facts(capacities=rows.capacities, dim=models.to_vector(module).size))
@@ -62,6 +63,16 @@ def run(
     folder = RunFolder.create(job, plan)
     with folder.lock():
         return session.start(folder, on_round)
+
+
+def _check_arguments(job: Job, model: object, on_round: object) -> None:
+    """What a type checker would say, before anything is read or spent."""
+    if not isinstance(job, Job):
+        raise ConfigError(f"job is a {type(job).__name__}.", "Give cosilo.Job.load(path).")
+    if model is not None and not isinstance(model, nn.Module):
+        raise ConfigError("model is not a torch module.", "Give an instance, such as torch.nn.Linear(4, 1).")
+    if on_round is not None and not callable(on_round):
+        raise ConfigError(f"on_round is a {type(on_round).__name__}.", "Give a function of one argument.")
 
 
 def resume(
@@ -85,29 +96,25 @@ def resume(
         raise ConfigError(
             "This run was given its rows in memory.", "Call cosilo.resume(path, silos=..., model=...) from Python."
         )
-    rows = data.load(job) if silos is None else data.from_arrays(job, silos)
-    module = _module(job, rows, model)
+    _check_arguments(job, model, on_round)
     with folder.lock():
         arrays, facts = folder.read_checkpoint()
         plan = folder.plan
-        _check_same_run(job, plan, rows, module, facts)
+        if (job.hash, plan.hash) != (facts["job_hash"], facts["plan_hash"]):
+            raise ConfigError(
+                "job.toml or plan.json of this run was changed after it began, so its promise is void.",
+                "Put the file back, or start a new run.",
+            )
+        rows = data.load(job) if silos is None else data.from_arrays(job, silos)
+        module = _module(job, rows, model)
+        planned = {name: part.capacity for name, part in plan.silos.items()}
+        if rows.capacities != planned or models.to_vector(module).size != plan.dim:
+            raise ConfigError(
+                "Silos, capacities or model differ from those of the run's plan.", "Resume with the same job and data."
+            )
         run_id, seed = bytes.fromhex(facts["run"]), facts["seeded_entropy"]
         session = Session.build(job, plan, rows, module, run_id=run_id, seed=seed)
         return session.go_on(folder, arrays, facts, on_round)
-
-
-def _check_same_run(job: Job, plan: Plan, rows: FederatedRows, module: nn.Module, facts: Mapping[str, Any]) -> None:
-    """Job and plan are those the run began with, and still fit rows and model."""
-    if (job.hash, plan.hash) != (facts["job_hash"], facts["plan_hash"]):
-        raise ConfigError(
-            "job.toml or plan.json of this run was changed after it began, so its promise is void.",
-            "Put the file back, or start a new run.",
-        )
-    planned = {name: part.capacity for name, part in plan.silos.items()}
-    if rows.capacities != planned or models.to_vector(module).size != plan.dim:
-        raise ConfigError(
-            "Silos, capacities or model differ from those of the run's plan.", "Resume with the same job and data."
-        )
 
 
 def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module:
@@ -119,7 +126,9 @@ def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module
     module = (
         given
         if given is not None
-        else models.build(job.model, features=rows.feature_shape, classes=rows.classes, seed=job.job.seed)
+        else models.build(
+            job.model, features=rows.feature_shape, classes=rows.classes, seed=job.job.seed, folder=job.job.folder
+        )
     )
     module = module.to(models.device(job.local.device))
     models.check_module(module, features=rows.feature_shape, classes=rows.classes)

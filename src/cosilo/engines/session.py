@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -48,6 +49,7 @@ __all__ = ["Session"]
 
 OnRound: TypeAlias = Callable[[Round], None] | None
 
+_LOG = logging.getLogger("cosilo")
 _MIB = 1 << 20
 
 
@@ -108,6 +110,8 @@ class Session:
 
     def start(self, folder: RunFolder, on_round: OnRound) -> Run:
         """Run all rounds."""
+        for caution in cautions(self.job, self.plan):
+            _LOG.warning(caution)
         state = self.coordinator.start(models.to_vector(self.module))
         self._save(folder, state)
         return self._loop(folder, state, on_round)

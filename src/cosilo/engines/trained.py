@@ -18,6 +18,7 @@ from torch import nn
 from cosilo import models
 from cosilo.data import Encoding
 from cosilo.errors import ConfigError, DataError, ModelError
+from cosilo.job import Job
 from cosilo.job.schema import Model
 
 __all__ = ["TrainedModel", "load_model", "model_bytes"]
@@ -138,16 +139,20 @@ def load_model(path: str | Path, *, model: nn.Module | None = None) -> TrainedMo
         model: a module of the same architecture, needed where the run was given a module in memory.
     """
     path = Path(path)
+    if not path.exists():
+        raise ConfigError(f"There is no run or model {str(path)!r}.", "Name a folder such as runs/flights.")
     path = path / _FILE if path.is_dir() else path
     try:
         with safe_open(path, framework="pt") as file:
             facts = json.loads(file.metadata()["cosilo"])
             tensors = {key: file.get_tensor(key) for key in file.keys()}  # noqa: SIM118 - not a mapping
+    except FileNotFoundError:
+        raise ConfigError(f"{str(path.parent)!r} has no {_FILE}.", "Finish the run with: cosilo resume") from None
     except (OSError, SafetensorError, KeyError, TypeError, json.JSONDecodeError) as error:
         raise ConfigError(
-            f"{str(path)!r} is not a model saved by cosilo.", "Name a run folder that has one."
+            f"{str(path)!r} is damaged or not a model saved by cosilo.", "Name another run, or train again."
         ) from error
-    module = model if model is not None else _rebuilt(facts)
+    module = model if model is not None else _rebuilt(facts, path.parent)
     try:
         missing, unexpected = module.load_state_dict(tensors, strict=False)
     except RuntimeError as error:
@@ -163,11 +168,18 @@ def load_model(path: str | Path, *, model: nn.Module | None = None) -> TrainedMo
     )
 
 
-def _rebuilt(facts: Mapping[str, Any]) -> nn.Module:
+def _rebuilt(facts: Mapping[str, Any], run: Path) -> nn.Module:
     spec = Model.model_validate(facts["model"])
     if spec.name is None and spec.factory is None:
         raise ModelError(
             "The model was trained from a module in memory and cannot be rebuilt from the file alone.",
             "Call cosilo.load_model(path, model=your_module).",
         )
-    return models.build(spec, features=tuple(facts["feature_shape"]), classes=len(facts["classes"]), seed=0)
+    job = run / "job.toml"  # a factory's module is looked for in the job's folder
+    return models.build(
+        spec,
+        features=tuple(facts["feature_shape"]),
+        classes=len(facts["classes"]),
+        seed=0,
+        folder=Job.load(job).job.folder if job.exists() else None,
+    )

@@ -12,6 +12,7 @@ from pydantic_core import ErrorDetails
 
 __all__ = ["explain"]
 
+_LIMITS = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}
 _TYPES = {
     "float_type": "a number such as 1.0",
     "int_type": "a whole number such as 10",
@@ -47,12 +48,30 @@ def _sentence(fault: ErrorDetails, root: type[BaseModel]) -> tuple[str, str]:
         return f"{name}: {reason}.", f"{fix[:1].upper()}{fix[1:]}."
     if kind in ("literal_error", "union_tag_invalid"):
         expected = context.get("expected") or context.get("expected_tags", "")
-        shown = context.get("tag", value)
-        return f"{name} = {_show(shown)} is not a choice.", f"Write {expected}."
+        return f"{name} = {_show(context.get('tag', value))} is not a choice.", f"Write {expected}."
     if kind in _TYPES:
         return f"{name} = {_show(value)} has the wrong type.", f"Write {_TYPES[kind]}."
-    rule = fault["msg"].replace("Input should", "It must").replace("String should", "It must")
+    return _out_of_bounds(fault, name, owner)
+
+
+def _out_of_bounds(fault: ErrorDetails, name: str, owner: type[BaseModel] | None) -> tuple[str, str]:
+    value, context = fault["input"], fault.get("ctx", {})
+    if fault["type"] == "string_pattern_mismatch":
+        key = name.rpartition(".")[2]
+        return f"{name} = {_show(value)} is not of the right form.", f"Write {_form(key, owner)}."
+    limits = [f"{words} {context[key]:g}" for key, words in _LIMITS.items() if key in context]
+    rule = f"It must be {limits[0]}" if limits else fault["msg"].replace("Input should", "It must")
     return f"{name} = {_show(value)} is out of bounds.", f"{rule}."
+
+
+def _form(key: str, owner: type[BaseModel] | None) -> str:
+    """A field's own description of its form, wherever it stands in the annotation."""
+    field = owner.model_fields.get(key) if owner is not None else None
+    if field is None:
+        return "another text"
+    inner = [m for part in typing.get_args(field.annotation) for m in getattr(part, "__metadata__", ())]
+    found = [m.description for m in (field, *inner) if getattr(m, "description", None)]
+    return str(found[0]) if found else "another text"
 
 
 def _unknown_key(path: list[str], value: Any, owner: type[BaseModel] | None) -> tuple[str, str]:  # noqa: ANN401 - any TOML value
@@ -109,5 +128,11 @@ def _keys(model: type[BaseModel]) -> list[str]:
 
 
 def _show(value: Any) -> str:  # noqa: ANN401 - any TOML value
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004 - one line of a terminal
+    """The value as TOML would write it, short enough for one line of a terminal."""
+    if isinstance(value, bool):
+        text = str(value).lower()
+    elif isinstance(value, dict):
+        text = "a table"
+    else:
+        text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."  # noqa: PLR2004

@@ -36,7 +36,7 @@ class Job(Section):
     job: JobInfo = JobInfo()
     data: Data = Data()
     silos: dict[str, Silo] = Field(default_factory=dict)
-    model: Model
+    model: Model = Model()
     federation: Federation = Federation()
     local: Local = Local()
     privacy: Privacy
@@ -48,8 +48,8 @@ class Job(Section):
     def load(cls, path: str | Path, overrides: tuple[str, ...] = ()) -> Job:
         """Read a TOML file; `overrides` are "section.key=value" with a TOML value (or a bare word as text).
 
-        A relative `data.dataset` path is taken from the job file's folder, `output.directory` from the
-        working directory.
+        A relative `data.dataset` path and the modules of loader and factory are looked for in the job file's folder,
+        `output.directory` in the working directory.
         """
         path = Path(path)
         try:
@@ -73,7 +73,11 @@ class Job(Section):
 
     def to_tree(self) -> dict[str, Any]:
         """The nested mapping that `parse` reads back to an equal job; unset keys are left out."""
-        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        tree = self.model_dump(mode="json", by_alias=True, exclude_none=True)
+        for column in tree["data"].get("schema", {}).values():
+            for key in [key for key, value in column.items() if value == []]:
+                del column[key]
+        return tree
 
     def to_toml(self) -> str:
         """The resolved job as a TOML document."""
@@ -103,9 +107,10 @@ def _override(tree: dict[str, Any], text: str) -> None:
 
 
 def _anchored(job: Job, folder: Path) -> Job:
-    """The job with a relative data file taken from `folder`; catalogue names have no suffix and stay."""
+    """The job with its folder, and a relative data file taken from there; catalogue names have no suffix and stay."""
+    home = Path(job.job.folder or folder).resolve()
+    changes: dict[str, Any] = {"job": job.job.model_copy(update={"folder": str(home)})}
     dataset = job.data.dataset
-    if dataset is None or not Path(dataset).suffix or Path(dataset).is_absolute():
-        return job
-    data = job.data.model_copy(update={"dataset": str((folder / dataset).resolve())})
-    return job.model_copy(update={"data": data})
+    if dataset is not None and Path(dataset).suffix:
+        changes["data"] = job.data.model_copy(update={"dataset": str(home / dataset)})
+    return job.model_copy(update=changes)

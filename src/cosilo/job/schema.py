@@ -28,7 +28,10 @@ __all__ = [
 ]
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Count = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1, le=10**12)]
+Rounds = Annotated[int, Field(ge=1, le=10**7)]  # more than any run ends in a life
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", description='letters, digits, ".", "_", "-"')]
+Function = Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", description='"module:function"')]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -89,10 +92,15 @@ class Column(Section):
 
 
 class JobInfo(Section):
-    """`seed` fixes the data split and the initial model; never noise, batches or keys."""
+    """`seed` fixes the data split and the initial model; never noise, batches or keys.
 
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")] = "run"
+    `folder`: where a relative data file and the modules of loader and factory are looked for; the job file's own
+    unless it says otherwise.
+    """
+
+    name: Name = "run"
     seed: Annotated[int, Field(ge=0)] = 0
+    folder: str | None = None
 
 
 class Data(Section):
@@ -102,7 +110,7 @@ class Data(Section):
     """
 
     dataset: str | None = None
-    loader: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    loader: Function | None = None
     target: str | None = None
     silo_column: str | None = None
     capacity: Count | None = None
@@ -127,10 +135,13 @@ class Silo(Section):
 
 
 class Model(Section):
-    """A shipped model by `name`, or your own `factory` called with `options` and returning a torch module."""
+    """A shipped model by `name`, or your own `factory` returning a torch module.
+
+    The factory is called with `options`, and with `features` (shape of one row) and `classes` where it takes them.
+    """
 
     name: Literal["logistic", "softmax", "mlp"] | None = None
-    factory: Annotated[str, Field(pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$")] | None = None
+    factory: Function | None = None
     options: dict[str, Any] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -168,7 +179,7 @@ class Adam(Section):
 class Federation(Section):
     """Who takes part and how the released sums move the model."""
 
-    rounds: Count | None = None
+    rounds: Rounds | None = None
     cohort: Count | None = None
     min_survivors: Count | None = None
     server_optimizer: Annotated[Sgd | Adam, Field(discriminator="name")] = Sgd()

@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-import sys
 from collections.abc import Callable
-from importlib import import_module
+from contextlib import suppress
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
 from cosilo.errors import JobError, ModelError
+from cosilo.job import find_function, importable
 from cosilo.job.schema import Model
 
 __all__ = ["build"]
 
+_MOST_WEIGHTS = 10**8  # of the shipped networks: noise drowns far smaller ones
 
-def build(model: Model, *, features: tuple[int, ...], classes: int, seed: int) -> nn.Module:
+
+def build(model: Model, *, features: tuple[int, ...], classes: int, seed: int, folder: str | None = None) -> nn.Module:
     """The module with its initial weights.
 
     Args:
         model: the job's section.
         features: shape of one row, without the batch axis.
         classes: number of target classes; 2 gives a shipped model one logit.
+        folder: the job's folder, where a factory's module is looked for.
         seed: the job's seed; the same seed gives the same weights. Torch's global generator is left as it was.
 
     Raises:
@@ -38,7 +41,7 @@ def build(model: Model, *, features: tuple[int, ...], classes: int, seed: int) -
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if model.factory is not None:
-            return _from_factory(model.factory, model.options)
+            return _from_factory(model, features, classes, folder)
         maker, allowed = _SHIPPED[str(model.name)]
         unknown = sorted(set(model.options) - allowed)
         if unknown:
@@ -66,8 +69,10 @@ def _mlp(features: int, classes: int, options: dict[str, Any]) -> nn.Module:
     hidden = options.get("hidden", [32])
     if not (isinstance(hidden, list) and hidden and all(type(h) is int and h > 0 for h in hidden)):
         raise ModelError(f"model.options.hidden = {hidden!r} is not a list of widths.", "Write hidden = [64, 32].")
-    layers: list[nn.Module] = [nn.Flatten()]
     widths = [features, *hidden]
+    if sum(before * after for before, after in pairwise([*widths, classes])) > _MOST_WEIGHTS:
+        raise ModelError(f"model.options.hidden = {hidden!r} makes more than 1e8 weights.", "Write smaller widths.")
+    layers: list[nn.Module] = [nn.Flatten()]
     for width, following in pairwise(widths):
         layers += [nn.Linear(width, following), nn.Tanh()]
     return nn.Sequential(*layers, nn.Linear(widths[-1], 1 if classes == 2 else classes))  # noqa: PLR2004 - binary
@@ -80,24 +85,22 @@ _SHIPPED: dict[str, tuple[Callable[[int, int, dict[str, Any]], nn.Module], set[s
 }
 
 
-def _from_factory(factory: str, options: dict[str, Any]) -> nn.Module:
-    module_name, _, function_name = factory.partition(":")
-    here = str(Path.cwd())
-    if here not in sys.path:  # the console script does not put the working directory there, `python -m` does
-        sys.path.insert(0, here)
+def _from_factory(model: Model, features: tuple[int, ...], classes: int, folder: str | None) -> nn.Module:
+    """Call the user's factory with its options, and with features and classes where it takes them."""
+    key = f"model.factory = {model.factory!r}"
+    function = find_function(key, str(model.factory), folder)
+    facts = {"features": features, "classes": classes}
+    with suppress(TypeError, ValueError):  # some built-in callables have no signature
+        taken = inspect.signature(function).parameters
+        facts = {name: value for name, value in facts.items() if name in taken and name not in model.options}
     try:
-        function = getattr(import_module(module_name), function_name)
-    except (ImportError, AttributeError) as error:
-        raise ModelError(
-            f"model.factory = {factory!r} cannot be imported: {error}.", "Check module and name."
-        ) from error
-    try:
-        module = function(**options)
+        with importable(folder):
+            module = function(**facts, **model.options)
     except Exception as error:
         raise ModelError(
-            f"model.factory = {factory!r} failed: {type(error).__name__}: {error}.",
-            "Mend the factory or its options.",
+            f"{key} failed with {type(error).__name__}: {error}.",
+            f"It gets [model.options], and features = {features} and classes = {classes} if it takes them.",
         ) from error
     if not isinstance(module, nn.Module):
-        raise ModelError(f"model.factory = {factory!r} returned {type(module).__name__}.", "Return a torch.nn.Module.")
+        raise ModelError(f"{key} returned {type(module).__name__}.", "Return a torch.nn.Module.")
     return module

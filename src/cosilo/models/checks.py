@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -19,16 +20,21 @@ def check_module(module: nn.Module, *, features: tuple[int, ...], classes: int) 
     """Raise ModelError, naming the layer and a replacement, when per-example clipping would not bound a row.
 
     Batch norm (also instance norm that tracks statistics) mixes rows; dropout draws random numbers outside the
-    CSPRNG streams; a module without trainable parameters has nothing to learn. The module is tried on two rows of
-    zeros of shape `features` and must return logits for `classes`.
+    CSPRNG streams; a module without trainable parameters has nothing to learn. The module is tried on random public
+    rows of shape `features`: it must return logits for `classes`, the same for a row alone and among others.
     """
     _check_layers(module)
     if not any(p.requires_grad and p.numel() for p in module.parameters()):
         raise ModelError("The model has no trainable parameters.", "Set requires_grad on those that should be trained.")
+    if not all(p.isfinite().all() for p in module.parameters()):
+        raise ModelError("The model's initial weights are not finite.", "Mend its initialisation.")
+    first = next(module.parameters())
+    rows = torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, size=(3, *features)))
+    rows = rows.to(first.device, first.dtype)
     try:
         with torch.no_grad():
-            logits = module(torch.zeros(2, *features, device=next(module.parameters()).device))
-    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+            logits, alone = module(rows), module(rows[1:2])
+    except (RuntimeError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise ModelError(
             f"The model fails on rows of shape {features}: {str(error).splitlines()[0]}.",
             "Make its first layer fit the features.",
@@ -36,6 +42,11 @@ def check_module(module: nn.Module, *, features: tuple[int, ...], classes: int) 
     if not torch.is_tensor(logits):
         raise ModelError(f"The model returns {type(logits).__name__}.", "Return one tensor of logits.")
     check_outputs(logits, classes)
+    if not torch.allclose(logits[1:2], alone, rtol=1e-3, atol=1e-4):
+        raise ModelError(
+            "The model answers a row differently among other rows than alone.",
+            "Remove what mixes rows, such as a mean over the batch, or what draws random numbers.",
+        )
 
 
 def device(name: str) -> torch.device:
@@ -44,7 +55,9 @@ def device(name: str) -> torch.device:
         torch.zeros(1, device=name, dtype=torch.float64)
         return torch.device(name)
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise JobError(f"local.device = {name!r} is not usable here.", 'Write device = "cpu" or "cuda".') from error
+        raise JobError(
+            f"local.device = {name!r} is not usable here.", 'Write device = "cpu", or one that torch finds here.'
+        ) from error
 
 
 def _check_layers(module: nn.Module) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from cosilo import accounting
 from cosilo.errors import JobError
 from cosilo.job import Job
-from cosilo.privacy import Event
+from cosilo.privacy import Event, up
 
 __all__ = ["settle"]
 
@@ -69,7 +69,12 @@ def _rounds(
         enough = _noise(job, event, epsilon, 1)
         raise JobError(
             f"With noise_multiplier = {noise} not even one round fits into epsilon = {epsilon}.",
-            f"Raise privacy.noise_multiplier to at least {_rounded_up(enough)}, or raise privacy.epsilon.",
+            f"Raise privacy.noise_multiplier to at least {up(enough)}, or raise privacy.epsilon.",
+        )
+    if replies >= accounting.MOST_USES:
+        raise JobError(
+            f"noise_multiplier = {noise} allows more than {replies:,} rounds under epsilon = {epsilon}.",
+            "Set federation.rounds (and leave out noise_multiplier to get less noise).",
         )
     return replies * silos // cohort
 
@@ -83,12 +88,6 @@ def _check_agreement(job: Job, event: Callable[[float, int], Event], *, rounds: 
         return
     needed = _noise(job, event, epsilon, replies)
     raise JobError(
-        f"rounds = {rounds} with noise_multiplier = {noise} costs epsilon = {spent:.4g}, not {epsilon}.",
-        f"Remove one of the three, or write noise_multiplier = {_rounded_up(needed)}.",
+        f"rounds = {rounds} with noise_multiplier = {noise} costs epsilon = {up(spent)}, not {epsilon}.",
+        f"Remove one of the three, or write noise_multiplier = {up(needed)}.",
     )
-
-
-def _rounded_up(noise: float) -> float:
-    """Four digits, on the private side."""
-    scale = 10.0 ** (3 - math.floor(math.log10(noise)))
-    return math.ceil(noise * scale) / scale

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cosilo.privacy import up
+
 if TYPE_CHECKING:
     from cosilo.job import Job
     from cosilo.planning.plan import Plan
@@ -20,9 +22,11 @@ def cautions(job: Job, plan: Plan) -> tuple[str, ...]:
             f"delta = {plan.delta:g} is not below 1/{rows}, one over the rows the silos may hold: a mechanism that "
             "publishes one random row would meet it. Lower privacy.delta."
         )
-    if plan.against == "outsider":
+    if job.local.batch_size is not None and any(part.sampling_rate == 1 for part in plan.silos.values()):
+        found.append("local.batch_size is not below the capacity of every silo: those silos use all rows every round.")
+    if plan.epsilon_against["server"] > plan.epsilon:
         found.append(
             f'The promise is made to outsiders: under protocol "{job.aggregation.protocol}" the server sees every '
-            f"silo's message, and against it epsilon is {plan.epsilon_against['server']:.3g}."
+            f"silo's message, and against it epsilon is {up(plan.epsilon_against['server'])}."
         )
     return tuple(found)

@@ -143,8 +143,8 @@ def make_plan(job: Job, facts: Facts) -> Plan:
     """
     privacy, total = job.privacy, len(facts.capacities)
     cohort, min_survivors = _sizes(job, total)
-    # The row's own silo is honest, whatever the others do.
-    honest = max(min_survivors - privacy.colluding_silos, 1)
+    colluding = _colluding(privacy.colluding_silos, total)
+    honest = max(min_survivors - colluding, 1)  # the row's own silo is, whatever the others do
     mechanism = MECHANISMS[privacy.mechanism]
     one_share = mechanism.total(1.0, seen_contributors(privacy.against, honest))
     draft = Plan(
@@ -156,7 +156,7 @@ def make_plan(job: Job, facts: Facts) -> Plan:
         rounds=0,
         cohort=cohort,
         min_survivors=min_survivors,
-        colluding_silos=privacy.colluding_silos,
+        colluding_silos=colluding,
         honest=honest,
         clipping_norm=job.local.clipping_norm,
         noise_multiplier=0.0,
@@ -217,6 +217,15 @@ def _sizes(job: Job, silos: int) -> tuple[int, int]:
             f"Write at most {cohort}.",
         )
     return cohort, min_survivors
+
+
+def _colluding(asked: int, silos: int) -> int:
+    """Colluding silos; the default of one means none where a silo is alone."""
+    if asked >= max(silos, 2):
+        raise JobError(
+            f"privacy.colluding_silos = {asked} leaves no honest silo among {silos}.", f"Write at most {silos - 1}."
+        )
+    return min(asked, silos - 1)
 
 
 def _silo(job: Job, capacity: int) -> SiloPlan:
