@@ -84,7 +84,7 @@ def test_a_torch_dataset_is_read(make_job: MakeJob) -> None:
         (Pairs(X[:0], Y[:0]), "brought no rows"),
         (Pairs([X[0], X[0, :2]], [0, 1]), r"rows of silo 'a' one by one raised ValueError\. Give"),
         (Pairs(X, ["secret"] * 4), "not a vector of whole numbers"),
-        ([X, Y], "not a vector of whole numbers"),
+        ([X, Y], "one by one raised ValueError"),
     ],
 )
 def test_wrong_arrays_name_the_silo_and_the_remedy(make_job: MakeJob, given: object, sentence: str) -> None:
