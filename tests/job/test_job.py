@@ -11,6 +11,7 @@ import pytest
 
 from cosilo.errors import ConfigError, JobError
 from cosilo.job import Job, find_function
+from cosilo.job.schema import Adam, Sgd
 
 BASE: dict[str, Any] = {
     "data": {"dataset": "flights"},
@@ -109,6 +110,16 @@ def test_toml_round_trip_and_hash():
     assert again == job
     assert again.hash == job.hash
     assert Job.parse(BASE).hash != job.hash
+
+
+def test_the_server_optimizer_is_sgd_unless_named():
+    job = Job.parse(BASE | {"federation": {"server_optimizer": {"lr": 3.0}}})
+    assert job.federation.server_optimizer == Sgd(lr=3.0)
+    assert Job.parse(BASE | {"federation": {"server_optimizer": {"name": "adam"}}}).federation.server_optimizer == Adam(
+        name="adam"
+    )
+    with pytest.raises(JobError, match="federation.server_optimizer = 3 has the wrong type. Write a table"):
+        Job.parse(BASE | {"federation": {"server_optimizer": 3}})
 
 
 def test_a_job_is_frozen():

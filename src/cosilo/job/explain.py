@@ -116,6 +116,7 @@ def _choose(annotation: Any, part: str) -> Any:  # noqa: ANN401 - typing's own o
     if typing.get_origin(annotation) not in (typing.Union, types.UnionType):
         return annotation
     members = [m for m in typing.get_args(annotation) if m is not type(None)]
+    members = [typing.get_args(m)[0] if typing.get_origin(m) is typing.Annotated else m for m in members]
     for member in members:
         tag = getattr(member, "model_fields", {}).get("name")
         if tag is not None and part in typing.get_args(tag.annotation):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
 
 __all__ = [
     "Adam",
@@ -176,13 +176,21 @@ class Adam(Section):
     eps: Positive = 1e-8
 
 
+def _optimizer_name(value: object) -> str:
+    """Which optimizer a table describes; sgd unless it says otherwise."""
+    name = value.get("name", "sgd") if isinstance(value, dict) else getattr(value, "name", "sgd")
+    return str(name)
+
+
 class Federation(Section):
     """Who takes part and how the released sums move the model."""
 
     rounds: Rounds | None = None
     cohort: Count | None = None
     min_survivors: Count | None = None
-    server_optimizer: Annotated[Sgd | Adam, Field(discriminator="name")] = Sgd()
+    server_optimizer: Annotated[
+        Annotated[Sgd, Tag("sgd")] | Annotated[Adam, Tag("adam")], Discriminator(_optimizer_name)
+    ] = Sgd()
     averaging: Fraction = 0.0
 
     @model_validator(mode="after")
