@@ -136,7 +136,7 @@ def test_seeded_entropy_repeats_a_run_and_says_so(tmp_path: Path):
 
 
 def test_interrupted_and_resumed(tmp_path: Path):
-    with pytest.raises(InterruptedRunError, match=r"Stopped after round 2 of 4.*cosilo resume"):
+    with pytest.raises(InterruptedRunError, match=r"2 of 4 rounds are done and paid for.*cosilo resume"):
         cosilo.run(job(tmp_path), silos=rows(), on_round=stop_after(2), seeded_entropy=3)
     partial = json.loads((tmp_path / "r" / "privacy.json").read_text())
     assert partial["rounds"] == {"planned": 4, "done": 2}
@@ -183,7 +183,7 @@ def test_a_second_signal_discards_the_round_in_progress(tmp_path: Path, monkeypa
 
     with monkeypatch.context() as patch:
         in_round_two(patch, "b", interrupt_twice)
-        with pytest.raises(InterruptedRunError, match="Stopped after round 1 of 4"):
+        with pytest.raises(InterruptedRunError, match="1 of 4 rounds are done"):
             cosilo.run(job(tmp_path), silos=rows())
     _, facts = RunFolder.open(tmp_path / "r").read_checkpoint()
     assert facts["round"] == 1

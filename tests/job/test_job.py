@@ -110,6 +110,7 @@ def test_toml_round_trip_and_hash():
     assert again == job
     assert again.hash == job.hash
     assert Job.parse(BASE).hash != job.hash
+    assert Job.parse(BASE, folder=Path("/a")).hash == Job.parse(BASE, folder=Path("/b")).hash
 
 
 def test_the_server_optimizer_is_sgd_unless_named():

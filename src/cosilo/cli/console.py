@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -27,8 +28,9 @@ def stdout() -> Console:
     return Console(highlight=False, soft_wrap=not sys.stdout.isatty())
 
 
+@cache
 def stderr() -> Console:
-    """For progress, notes and errors."""
+    """For progress, notes and errors: the one console of this process, so that notes appear above a progress bar."""
     from rich.console import Console
 
     return Console(stderr=True, highlight=False, soft_wrap=not sys.stderr.isatty())

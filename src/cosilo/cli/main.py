@@ -72,10 +72,8 @@ def _tell(error: CosiloError) -> None:
     from rich.markup import escape
 
     console = stderr()
-    stopped = isinstance(error, InterruptedRunError)
-    console.print(
-        f"[bold yellow]stopped[/]: {escape(error.what)}" if stopped else f"[bold red]error[/]: {escape(error.what)}"
-    )
+    mark = "[bold yellow]stopped[/]" if isinstance(error, InterruptedRunError) else "[bold red]error[/]"
+    console.print(f"{mark}: {escape(error.what)}")
     console.print(f"       {escape(error.fix)}")
     if "--json" in sys.argv:
         print_json({"error": {"what": error.what, "fix": error.fix, "exit_code": error.exit_code}})

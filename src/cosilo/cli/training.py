@@ -45,7 +45,7 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.stop()
         if kind is KeyboardInterrupt:  # later ones are the engine's
             raise InterruptedRunError(
-                "Interrupted before the first round; nothing was released.", "Run the same command again."
+                "Before the first round; nothing was released.", "Run the same command again."
             ) from None
 
     def __call__(self, report: Round) -> None:

@@ -157,7 +157,7 @@ class Session:
             run = self._deliver(folder)
         if self.saved.rounds < self.plan.rounds:
             raise InterruptedRunError(
-                f"Stopped after round {self.saved.rounds} of {self.plan.rounds}.",
+                f"{self.saved.rounds} of {self.plan.rounds} rounds are done and paid for.",
                 f"Go on with: cosilo resume {folder.path}",
             )
         return run

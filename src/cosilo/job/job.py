@@ -85,8 +85,10 @@ class Job(Section):
 
     @property
     def hash(self) -> str:
-        """SHA-256 over the canonical JSON of the whole job, hex."""
-        canonical = json.dumps(self.to_tree(), sort_keys=True, separators=(",", ":"))
+        """SHA-256 over the canonical JSON of the whole job but for its folder, hex."""
+        tree = self.to_tree()
+        tree["job"].pop("folder", None)  # the same job on another machine is the same job
+        canonical = json.dumps(tree, sort_keys=True, separators=(",", ":"))
         return hashlib.sha256(canonical.encode()).hexdigest()
 
 
