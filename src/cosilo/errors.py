@@ -4,6 +4,7 @@ CosiloError
 ├── ConfigError             exit 2   a job, an option or a number is wrong
 │   ├── JobError            exit 2   the job file
 │   ├── DataError           exit 2   rows, schema, loader
+│   ├── DivergedError       exit 2   training left the range of numbers
 │   └── ModelError          exit 2   a module that cannot be trained privately
 ├── RefusedError            exit 3   policy or budget says no; nothing was released
 │   └── EntropyReuseError   exit 3   a random stream was asked for twice
@@ -22,6 +23,7 @@ __all__ = [
     "ConfigError",
     "CosiloError",
     "DataError",
+    "DivergedError",
     "EntropyReuseError",
     "InterruptedRunError",
     "JobError",
@@ -59,6 +61,10 @@ class JobError(ConfigError):
 
 class DataError(ConfigError):
     """Rows, schema or loader do not fit the job."""
+
+
+class DivergedError(ConfigError):
+    """Training moved the model out of the range of numbers; the last good model is kept."""
 
 
 class ModelError(ConfigError):

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
 
-from cosilo.accounting import compose_mu, delta_of_mu, epsilon_of_mu
+from cosilo.accounting import compose_mu, delta, delta_of_mu, epsilon_of_mu
 from cosilo.accounting.pld import loss_distribution
 from cosilo.errors import ConfigError
+from cosilo.privacy import Gaussian, PoissonSampled
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -152,3 +153,14 @@ def test_a_delta_the_grid_does_not_resolve_is_never_promised() -> None:
 def test_refuses_a_grid_that_would_explode() -> None:
     with pytest.raises(ConfigError, match="does not fit"):
         loss_distribution({(0.01, 0.5): 10_000_000}, DELTA)
+
+
+def test_rounding_of_the_composition_is_charged_where_nothing_else_is_left() -> None:
+    """Far out the computed delta is zero; what double precision may have hidden, 2^-49 a use, is still owed."""
+    losses = loss_distribution({(1.0, 0.01): 1000}, 1e-5)
+    assert losses.delta_upper(500.0) >= 1000 * 2.0**-49
+
+
+def test_an_underflowing_delta_is_not_zero() -> None:
+    assert delta(Gaussian(15.0), 50.0).upper > 0
+    assert delta(PoissonSampled(8e-5, Gaussian(15.0)), 3.49).upper > 0

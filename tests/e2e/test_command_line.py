@@ -307,7 +307,7 @@ def test_ctrl_c_before_the_first_round(folder: Path, cosilo: Call, monkeypatch: 
     monkeypatch.setattr(engines, "run", interrupted)
     done = cosilo("run", "job.toml")
     assert done.code == 5
-    assert "stopped: Before the first round; nothing was released." in " ".join(done.err.split())
+    assert "stopped: No round had begun; nothing more was released." in " ".join(done.err.split())
 
 
 def test_version(cosilo: Call):

@@ -110,10 +110,27 @@ def test_noise_is_sized_for_the_rounded_sensitivity():
     assert not accepted(message, 1000.0)
 
 
-def test_sums_too_large_for_float64_are_refused():
+def test_what_float64_cannot_add_exactly_is_refused_by_public_numbers():
+    GAUSSIAN.check(3.0, 4.3, 60_000, 16)
+    for numbers, what in (
+        ((1.0, 1e-9, 1000, 3), "too small beside sums of 1000 rows in 3 silos"),
+        ((1.0, 4e-4, 60_000, 16), "too small beside sums"),
+        ((1e50, 1e60, 10, 3), "out of the range of floating point"),
+        ((1e-50, 1e-60, 10, 3), "out of the range of floating point"),
+    ):
+        with pytest.raises(ConfigError, match=what):
+            GAUSSIAN.check(*numbers)
+
+
+def test_sums_at_the_edge_of_what_is_allowed_are_exact():
+    """16 silos at the largest sums that pass: every partial sum of messages is a multiple of the grid."""
+    share = 2e-3
+    GAUSSIAN.check(1.0, share, 60_000, 16)
+    grid = 2.0 ** (math.floor(math.log2(share)) - 24)
     stream = Entropy.system().stream(Context(run=bytes(32), silo="a", round=1, attempt=1, purpose="noise"))
-    with pytest.raises(ConfigError, match="too large to carry its noise"):
-        GAUSSIAN.add_share(np.full(3, 1e20), 1.0, 1.0, stream)
+    messages = [GAUSSIAN.add_share(np.full(1000, 60_000.0 - 1 / 3), 1.0, share, stream) for _ in range(16)]
+    exact = [sum(int(m[i] / grid) for m in messages) for i in range(1000)]
+    assert (np.sum(messages, axis=0) / grid).astype(object).tolist() == exact
 
 
 def test_event_and_limits():

@@ -34,6 +34,7 @@ Uses: TypeAlias = dict[tuple[float, float], int]
 
 _LEAST_NOISE = 1e-6  # below, exp(1/z^2) and its powers leave double precision in every sampled curve
 _MOST_USES = 10**15  # counts are exact in double precision
+_SMALLEST = math.ulp(0.0)  # a delta that underflows is still not zero
 _RESOLUTION = 1e-10  # of `delta`, which is not told how small a delta matters
 
 
@@ -178,7 +179,7 @@ def delta(event: Event, epsilon: float, accountant: Accountant = "auto") -> Boun
         return Bound(_touched(bare) if bare else 0.0, touched)
     if _closed(uses, accountant):
         exact = gaussian.delta_of_mu(mu=_fused_mu(uses), epsilon=epsilon)
-        return Bound(exact, exact)
+        return Bound(exact, max(exact, _SMALLEST))
     lower, upper = None, touched
     resolution = _RESOLUTION * max(1.0, math.sqrt(sum(uses.values())))
     losses = _losses(uses, resolution, accountant)
@@ -188,7 +189,7 @@ def delta(event: Event, epsilon: float, accountant: Accountant = "auto") -> Boun
         upper = min(upper, rdp.delta_upper(uses, epsilon))
     if accountant == "auto":
         upper = min(upper, gaussian.delta_of_mu(mu=_fused_mu(uses), epsilon=epsilon))
-    return Bound(None if lower is None else min(lower, upper), upper)
+    return Bound(None if lower is None else min(lower, upper), max(upper, _SMALLEST))
 
 
 def upper_delta(event: Event, epsilon: float, delta: float, accountant: Accountant = "auto") -> float:

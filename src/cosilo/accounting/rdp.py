@@ -11,6 +11,7 @@ rounding error of that sum, once a use.
 
 from __future__ import annotations
 
+import logging
 import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -41,7 +42,10 @@ def _one_use(noise_multiplier: float, sampling_rate: float, *, fractions: bool) 
 
     accountant = RdpAccountant(None if fractions else _ORDERS)
     base = GaussianDpEvent(noise_multiplier)
+    # A fractional order whose series does not converge becomes infinite, which is valid; it also logs a warning.
+    logging.getLogger("absl").addFilter(_not_converging := lambda record: "converge" not in record.getMessage())
     accountant.compose(base if sampling_rate == 1 else PoissonSampledDpEvent(sampling_rate, base))
+    logging.getLogger("absl").removeFilter(_not_converging)
     orders = np.asarray(accountant.orders, dtype=np.float64)
     computed = np.asarray(accountant.rdp, dtype=np.float64)
     lgamma = np.array([math.lgamma(order + 1) for order in orders])

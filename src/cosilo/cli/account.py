@@ -20,7 +20,6 @@ __all__ = ["app"]
 
 app = typer.Typer(help="Privacy of given numbers, without any data.", no_args_is_help=True)
 
-_MECHANISMS = ("gaussian",)
 _PLOT_POINTS = 200  # of a closed form, microseconds each
 _SAMPLED_PLOT_POINTS = 12  # a tenth of a second each
 
@@ -186,8 +185,10 @@ def rounds_command(
 
 
 def _check_mechanism(mechanism: str) -> None:
-    if mechanism not in _MECHANISMS:
-        raise ConfigError(f"There is no mechanism {mechanism!r}.", f"Choose from: {', '.join(_MECHANISMS)}.")
+    from cosilo.mechanisms import MECHANISMS
+
+    if mechanism not in MECHANISMS:
+        raise ConfigError(f"There is no mechanism {mechanism!r}.", f"Choose from: {', '.join(MECHANISMS)}.")
 
 
 def _honest(contributors: int | None, colluding: int) -> int:

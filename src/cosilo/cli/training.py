@@ -45,13 +45,13 @@ class Progress(AbstractContextManager["Progress"]):
         self._bar.stop()
         if kind is KeyboardInterrupt:  # later ones are the engine's
             raise InterruptedRunError(
-                "Before the first round; nothing was released.", "Run the same command again."
+                "No round had begun; nothing more was released.", "Run the same command again."
             ) from None
 
     def __call__(self, report: Round) -> None:
         """Show a finished round."""
         parts = [f"{report.eta:.0f} s left", f"epsilon {up(report.epsilon_spent)} of {up(report.epsilon)}"]
-        parts += [f"test {name} {value:.4f}" for name, value in _headline(report.test or {}).items()]
+        parts += [f"test {_metric(name, value)}" for name, value in _headline(report.test or {}).items()]
         self._bar.update(self._task, total=report.rounds, completed=report.round, description=", ".join(parts))
         if self._verbose:
             note(f"round {report.round}/{report.rounds}: {report.survivors} silos, {', '.join(parts)}")
@@ -81,7 +81,7 @@ def _where(run: Run) -> str:
 
 def _reached(run: Run) -> str:
     test = run.metrics.get("test")
-    what = ", ".join(f"test {name} {value:.4g}" for name, value in test.items()) if test else "no public test rows"
+    what = ", ".join(f"test {_metric(*pair)}" for pair in test.items()) if test else "no public test rows"
     return f"Reached: {what}, in {run.seconds:.1f} s and {_size(run.mib_per_silo)} a silo."
 
 
@@ -108,6 +108,10 @@ def _seen_by_others(privacy: dict[str, Any]) -> str:
     )
 
 
-def _headline(test: dict[str, float]) -> dict[str, float]:
+def _metric(name: str, value: float | None) -> str:
+    return f"{name} {value:.4f}" if value is not None else f"{name} not finite"
+
+
+def _headline(test: dict[str, float | None]) -> dict[str, float | None]:
     name = "auc" if "auc" in test else "accuracy"
     return {name: test[name]} if name in test else {}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import torch
 from torch import nn
@@ -14,8 +16,11 @@ __all__ = ["evaluate"]
 _BATCH = 1 << 14
 
 
-def evaluate(module: nn.Module, rows: Rows) -> dict[str, float]:
-    """Accuracy, mean cross-entropy, and for two classes (both present) the area under the ROC curve."""
+def evaluate(module: nn.Module, rows: Rows) -> dict[str, float | None]:
+    """Accuracy, mean cross-entropy, and for two classes (both present) the area under the ROC curve.
+
+    None where logits overflowed: JSON has no infinite numbers.
+    """
     device = next(module.parameters()).device
     module.eval()
     losses, scores = [], []
@@ -27,13 +32,13 @@ def evaluate(module: nn.Module, rows: Rows) -> dict[str, float]:
             losses.append(example_loss(logits, y).double().cpu().numpy())
             scores.append(probabilities(logits.double()).cpu().numpy())
     score = np.concatenate(scores)
-    result = {
+    result: dict[str, float | None] = {
         "accuracy": float((score.argmax(axis=1) == rows.y).mean()),
         "loss": float(np.concatenate(losses).mean()),
     }
     if score.shape[1] == 2 and 0 < rows.y.sum() < len(rows.y):  # noqa: PLR2004 - binary, both classes present
         result["auc"] = _auc(score[:, 1], rows.y)
-    return result
+    return {name: value if value is not None and math.isfinite(value) else None for name, value in result.items()}
 
 
 def _auc(score: np.ndarray, y: np.ndarray) -> float:

@@ -9,6 +9,7 @@
 | model.safetensors | the delivered model with its input schema | yes |
 | checkpoint.safetensors | model, server optimizer, replies of each silo: enough to resume | yes |
 | silos.json | each silo's private log (in a simulation they lie together) | never |
+| .lock | held while a process works on the run | empty |
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from torch import nn
 from cosilo import data, models
 from cosilo.data import FederatedRows
 from cosilo.engines.folder import RunFolder
+from cosilo.engines.pool import one_silo_a_core
 from cosilo.engines.result import Round, Run
 from cosilo.engines.session import Session
 from cosilo.errors import ConfigError
@@ -58,6 +59,10 @@ def run(
     rows = data.load(job) if silos is None else data.from_arrays(job, silos)
     module = _module(job, rows, model)
     plan = make_plan(job, Facts(capacities=rows.capacities, dim=models.to_vector(module).size))
+    with one_silo_a_core() as pool:
+        pool.submit(
+            check_per_example, module, rows.feature_shape, classes=rows.classes, micro_batch=plan.micro_batch
+        ).result()
     run_id = secrets.token_bytes(32) if seeded_entropy is None else _seeded_run_id(seeded_entropy)
     session = Session.build(job, plan, rows, module, run_id=run_id, seed=seeded_entropy)
     folder = RunFolder.create(job, plan)
@@ -132,7 +137,6 @@ def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module
     )
     module = module.to(models.device(job.local.device))
     models.check_module(module, features=rows.feature_shape, classes=rows.classes)
-    check_per_example(module, rows.feature_shape)
     return module
 
 

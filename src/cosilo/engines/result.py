@@ -29,7 +29,7 @@ class Round:
     survivors: int
     epsilon_spent: float
     epsilon: float
-    test: dict[str, float] | None
+    test: dict[str, float | None] | None
     seconds: float
     eta: float
 
@@ -51,7 +51,7 @@ class Run:
     path: Path
     model: TrainedModel
     privacy: dict[str, Any]
-    metrics: dict[str, dict[str, float]]
+    metrics: dict[str, dict[str, float | None]]
     seconds: float
     mib_per_silo: float
     cautions: tuple[str, ...]

@@ -14,7 +14,6 @@ import json
 import logging
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self, TypeAlias
 
@@ -30,7 +29,7 @@ from cosilo.engines.pool import one_silo_a_core
 from cosilo.engines.result import Round, Run
 from cosilo.engines.trained import TrainedModel, model_bytes
 from cosilo.entropy import Entropy
-from cosilo.errors import CosiloError, InterruptedRunError, TooFewSilosError
+from cosilo.errors import CosiloError, InterruptedRunError, ProtocolError, TooFewSilosError
 from cosilo.job import Job
 from cosilo.local import RULES
 from cosilo.planning import Plan, cautions
@@ -42,6 +41,7 @@ from cosilo.rounds import (
     SiloLog,
     Spending,
     SpentCurve,
+    Update,
     statement,
 )
 
@@ -79,6 +79,7 @@ class Session:
     tally: _Tally = field(default_factory=_Tally)
     saved: Spending = field(init=False)  # of the last checkpoint
     released: np.ndarray = field(init=False)  # the model of the last checkpoint
+    evaluated: tuple[np.ndarray, dict[str, float | None]] | None = None  # the latest model tested, and its metrics
 
     @classmethod
     def build(
@@ -141,20 +142,26 @@ class Session:
         return self._loop(folder, state, on_round)
 
     def _loop(self, folder: RunFolder, state: CoordinatorState, on_round: OnRound) -> Run:
+        # A stopped run's statement says less than this one is about to spend.
         folder.remove("privacy.json")
+        folder.remove("model.safetensors")
         began, before, first = time.monotonic(), self.tally.seconds, state.round
-        try:
-            with suppress(KeyboardInterrupt), Interrupt() as interrupt:
+        with Interrupt() as interrupt:
+            try:
                 while state.round < self.plan.rounds and not interrupt.requested:
                     state = self._round(folder, state)
                     elapsed = time.monotonic() - began
                     self.tally.seconds = before + elapsed
-                    self._save(folder, state)
+                    with interrupt.shielded():
+                        self._save(folder, state)
                     report = self._report(folder, state, elapsed / (state.round - first))
                     if on_round is not None:
                         on_round(report)
-        finally:
-            run = self._deliver(folder)
+            except KeyboardInterrupt:
+                interrupt.requested = True
+            finally:
+                with interrupt.shielded():
+                    run = self._deliver(folder)
         if self.saved.rounds < self.plan.rounds:
             raise InterruptedRunError(
                 f"{self.saved.rounds} of {self.plan.rounds} rounds are done and paid for.",
@@ -168,13 +175,24 @@ class Session:
         try:
             messages = self._replies(cohort, task)
             self._count_bytes(cohort, task, messages)
-            following = self.coordinator.finish(state, messages)
+            updates = self._accepted(state, messages)
+            following = self.coordinator.finish(state, updates)
         except CosiloError:
             self._save(folder, self.coordinator.failed(state))
             raise
-        self.tally.survivors = len(messages)
-        self.tally.fewest_survivors = min(len(messages), self.tally.fewest_survivors or len(messages))
+        self.tally.survivors = len(updates)
+        self.tally.fewest_survivors = min(len(updates), self.tally.fewest_survivors or len(updates))
         return following
+
+    def _accepted(self, state: CoordinatorState, messages: Mapping[str, bytes]) -> dict[str, Update]:
+        """The updates that belong to this round; others are dropped with a line in the log."""
+        updates = {}
+        for silo, message in messages.items():
+            try:
+                updates[silo] = self.coordinator.accept(state, silo, message)
+            except ProtocolError as error:
+                _LOG.warning("Dropped a message: %s", error.what)
+        return updates
 
     def _replies(self, cohort: tuple[str, ...], task: bytes) -> dict[str, bytes]:
         """The cohort's updates. A silo that fails or refuses is missing; too few of them stop the run."""
@@ -194,7 +212,7 @@ class Session:
         except Exception as error:  # noqa: BLE001 - a silo tells that it failed, never why: texts carry data
             failure = TooFewSilosError(
                 f"Silo {silo!r} failed with {type(error).__name__}.",
-                "Run with --debug to see where; in a federation the silo's own log has it.",
+                "Run with --debug to see where. The round is paid for, so the last planned one may be refused.",
             )
             failure.__cause__ = error
             return failure
@@ -238,18 +256,20 @@ class Session:
             survivors=self.tally.survivors,
             epsilon_spent=self.spent(max(p.log.replies for p in self.participants.values())),
             epsilon=self.plan.epsilon,
-            test=self._evaluate(state.model) if due else None,
+            test=self._evaluate(self.released) if due else None,
             seconds=self.tally.seconds,
             eta=seconds_per_round * (self.plan.rounds - state.round),
         )
         folder.append_metrics({key: value for key, value in asdict(report).items() if key != "eta"})
         return report
 
-    def _evaluate(self, model: np.ndarray) -> dict[str, float] | None:
+    def _evaluate(self, model: np.ndarray) -> dict[str, float | None] | None:
         if self.rows.test is None:
             return None
-        models.from_vector(self.module, model)
-        return evaluate(self.module, self.rows.test)
+        if self.evaluated is None or self.evaluated[0] is not model:
+            models.from_vector(self.module, model)
+            self.evaluated = model, evaluate(self.module, self.rows.test)
+        return self.evaluated[1]
 
     def _deliver(self, folder: RunFolder) -> Run:
         """Write statement, model and the silos' logs for the rounds of the last checkpoint."""

@@ -8,7 +8,7 @@ other row keeps its slot. So every other row is computed in the same place of an
 floating-point result is the same to the last bit, even where the model turns one roundoff into a jump. The time a
 round takes does not depend on the number of rows either.
 Assumption: what a tensor library computes for one row of a batched operation depends on the shapes, the row's
-position and the row itself, not on the values of other rows (checked on every module when a job is loaded).
+position and the row itself, not on the values of other rows (tried on random rows with every module, `per_example`).
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from cosilo.errors import RefusedError
 if TYPE_CHECKING:
     from cosilo.entropy import Stream
 
-__all__ = ["NULL", "place", "slot_count"]
+__all__ = ["NULL", "OUTGROWN", "place", "slot_count"]
 
 NULL = -1
-# A Poisson batch outgrows its slots with probability at most this; then another set of slots is opened, which is
-# harmless in exact arithmetic.
-_OUTGROWN = 2.0**-60
+# A Poisson batch outgrows its slots with probability at most this. Then further slots are opened: harmless in exact
+# arithmetic, and the statement counts the probability as a failure of the floating-point argument.
+OUTGROWN = 2.0**-100
 
 
 def slot_count(*, capacity: int, sampling_rate: float, micro_batch: int) -> int:
     """Slots for a batch of up to `capacity` rows drawn at `sampling_rate`: whole micro-batches, public.
 
-    The smallest number that a Binomial(capacity, sampling_rate) batch exceeds with probability <= 2^-60.
+    The smallest number that a Binomial(capacity, sampling_rate) batch exceeds with probability <= OUTGROWN.
     """
     from scipy.special import bdtrc
 
     low, high = 0, capacity
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if bdtrc(middle, capacity, sampling_rate) <= _OUTGROWN else (middle + 1, high)
+        low, high = (low, middle) if bdtrc(middle, capacity, sampling_rate) <= OUTGROWN else (middle + 1, high)
     return -(-max(high, 1) // micro_batch) * micro_batch
 
 

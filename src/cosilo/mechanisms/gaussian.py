@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["GAUSSIAN"]
 
 _GRID_BITS = 24  # of noise sd: fine enough to cost no accuracy, far coarser than the sampler's 2^-53
-_EXACT = 2.0**52  # integers up to here add exactly in float64, twice
+_EXACT = 2.0**53  # integers up to here add exactly in float64
+_FAR = 16.0  # sd: beyond the sampler's 9.2, also with noise sized for a grid and many dimensions
+_SMALLEST_SD = 1e-100  # squares stay in float64
 _CHUNK = 1 << 16  # draws at a time: words, uniforms and quantiles stay in cache
 
 
@@ -52,22 +54,37 @@ def _sample(stream: Stream, dim: int, sd: float) -> Vector:
     return out
 
 
+def _grid(l2: float, share_multiplier: float) -> float:
+    return 2.0 ** (math.floor(math.log2(share_multiplier * l2)) - _GRID_BITS)
+
+
+def _check(clipping_norm: float, share_multiplier: float, rows: int, silos: int) -> None:
+    """The sum of all silos' messages is a float64 integer multiple of the grid, below 2^53 of it."""
+    sd = clipping_norm * share_multiplier
+    if not _SMALLEST_SD < sd < 1 / _SMALLEST_SD:
+        raise ConfigError(
+            f"A noise sd of {sd:g} (share multiplier {share_multiplier:g} times clipping norm {clipping_norm:g}) is "
+            "out of the range of floating point.",
+            "Change local.clipping_norm or the noise multiplier.",
+        )
+    if silos * (rows * clipping_norm + _FAR * sd) >= _EXACT * _grid(clipping_norm, share_multiplier):
+        raise ConfigError(
+            f"A share multiplier of {share_multiplier:g} is too small beside sums of {rows} rows in {silos} silos.",
+            "Use more noise: so little protects nobody.",
+        )
+
+
 def _add_share(vector: Vector, l2: float, share_multiplier: float, stream: Stream) -> Vector:
-    """Round vector and noise to a grid of 2^-24 sd and add them exactly.
+    """Round vector and noise to a grid of 2^-24 sd and add them exactly (`_check` has seen to that).
 
     Rounding to the nearest multiple of g moves a coordinate by at most g/2, so the rounded vector has sensitivity at
     most l2 + g sqrt(dim); the noise is sized for that. On the grid, round(vector) + round(noise) is
     round(round(vector) + noise): post-processing of the Gaussian mechanism. The message is a multiple of g, whatever
     the input was.
     """
-    grid = 2.0 ** (math.floor(math.log2(share_multiplier * l2)) - _GRID_BITS)
-    on_grid = np.rint(vector / grid)
+    grid = _grid(l2, share_multiplier)
     noise = _sample(stream, vector.size, share_multiplier * (l2 + grid * math.sqrt(vector.size)))
-    if not np.abs(on_grid).max() < _EXACT:
-        raise ConfigError(
-            "A sum is too large to carry its noise in float64.", "Lower the capacity or raise the noise multiplier."
-        )
-    return np.asarray((on_grid + np.rint(noise / grid)) * grid)
+    return np.asarray((np.rint(vector / grid) + np.rint(noise / grid)) * grid)
 
 
 def _total(share_multiplier: float, contributors: int) -> float:
@@ -80,6 +97,7 @@ GAUSSIAN = Mechanism(
     name="gaussian",
     sample=_sample,
     add_share=_add_share,
+    check=_check,
     total=_total,
     event=Gaussian,
     limits=(

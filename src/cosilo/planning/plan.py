@@ -18,6 +18,7 @@ from cosilo.accounting import Accountant
 from cosilo.errors import JobError
 from cosilo.job import Job
 from cosilo.local import RULES, Terms
+from cosilo.local.slots import OUTGROWN
 from cosilo.mechanisms import MECHANISMS
 from cosilo.planning.budget import settle
 from cosilo.privacy import Event, Repeated
@@ -30,6 +31,7 @@ OBSERVERS = ("server", "outsider", "local")
 # unless the job says otherwise.
 _NEAR, _MOST = 1 << 21, 1 << 24
 _FEW_ROWS, _MANY_ROWS = 64, 4096
+_NEGLIGIBLE = 2.0**-53  # of delta: subtracting it would not change delta's float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +111,11 @@ class Plan:
         use = RULES[self.rule].event(self.terms(silo), MECHANISMS[self.mechanism], contributors)
         return Repeated(replies, use)
 
+    @property
+    def overflow(self) -> float:
+        """Probability that some sampled batch of a silo outgrows its slots: part of delta, below its last bit."""
+        return max(part.replies * OUTGROWN if part.sampling_rate < 1 else 0.0 for part in self.silos.values())
+
     def to_tree(self) -> dict[str, Any]:
         """Plain JSON data."""
         return asdict(self)
@@ -175,10 +182,9 @@ def make_plan(job: Job, facts: Facts) -> Plan:
         return replace(draft, share_multiplier=noise_multiplier / one_share).event(dearest, replies)
 
     rounds, noise_multiplier = settle(job, event, silos=total, cohort=cohort)
-    plan = replace(
-        draft, rounds=rounds, noise_multiplier=noise_multiplier, share_multiplier=noise_multiplier / one_share
-    )
-    return _priced(plan, dearest)
+    share = noise_multiplier / one_share
+    mechanism.check(draft.clipping_norm, share, max(facts.capacities.values()), cohort)
+    return _priced(replace(draft, rounds=rounds, noise_multiplier=noise_multiplier, share_multiplier=share), dearest)
 
 
 def _priced(plan: Plan, dearest: str) -> Plan:
@@ -194,13 +200,20 @@ def _priced(plan: Plan, dearest: str) -> Plan:
     silos = {
         name: replace(part, replies=replies, epsilon=costs[part.sampling_rate]) for name, part in plan.silos.items()
     }
-    return replace(
+    priced = replace(
         plan,
         silos=silos,
         epsilon=max(costs.values()),
         proved_by=accounting.epsilon_and_method(plan.event(dearest, replies), plan.delta, plan.accountant)[1],
         epsilon_against={observer: cost(dearest, observer) for observer in OBSERVERS},
     )
+    if priced.overflow > _NEGLIGIBLE * priced.delta:
+        raise JobError(
+            f"delta = {priced.delta:g} is too small for sampled batches: one outgrows its slots with "
+            f"probability {priced.overflow:.1g}.",
+            "Raise privacy.delta, or use all rows (leave out sampling_rate and batch_size).",
+        )
+    return priced
 
 
 def _sizes(job: Job, silos: int) -> tuple[int, int]:
@@ -236,4 +249,7 @@ def _silo(job: Job, capacity: int) -> SiloPlan:
 
 
 def _micro_batch(dim: int) -> int:
-    return max(1, min(_FEW_ROWS, _MOST // dim), min(_MANY_ROWS, _NEAR // dim))
+    """Rows whose gradients are held at a time."""
+    near_the_caches = min(_MANY_ROWS, _NEAR // dim)
+    busy_kernels = min(_FEW_ROWS, _MOST // dim)
+    return max(1, near_the_caches, busy_kernels)

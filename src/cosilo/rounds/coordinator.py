@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cosilo.errors import ProtocolError, TooFewSilosError
+from cosilo.errors import DivergedError, ProtocolError, TooFewSilosError
 from cosilo.local import RULES
 from cosilo.optimizers import average, averaged
 from cosilo.rounds.messages import Task, Update, Vector
@@ -47,7 +47,7 @@ class CoordinatorState:
 
 @dataclass(frozen=True, slots=True)
 class Coordinator:
-    """Pure: `tasks` and `finish` map a state to messages and to the next state."""
+    """Pure: `task`, `accept` and `finish` map a state to messages and to the next state."""
 
     run: bytes
     plan: Plan
@@ -63,49 +63,51 @@ class Coordinator:
         """The next round's cohort, and the one message that all its silos receive."""
         return self.schedule.cohort(state.round + 1), self._task(state).encode()
 
-    def finish(self, state: CoordinatorState, messages: Mapping[str, bytes]) -> CoordinatorState:
-        """Add the survivors' updates and move the model.
+    def accept(self, state: CoordinatorState, silo: str, message: bytes) -> Update:
+        """The update that the transport delivered from `silo`, if it belongs to this round.
+
+        Raises:
+            ProtocolError: it is malformed, or of another silo, round or model; it must not be added.
+        """
+        task = self._task(state)
+        update = Update.decode(message)
+        found = (update.run, update.round, update.attempt, update.model, update.silo, update.vector.size)
+        expected = (task.run, task.round, task.attempt, task.digest, silo, self.plan.dim)
+        if silo not in self.schedule.cohort(task.round) or found != expected:
+            raise ProtocolError(
+                f"Round {task.round}: the update delivered by {silo!r} belongs to another silo, round or model.",
+                "It was not added; check the transport.",
+            )
+        return update
+
+    def finish(self, state: CoordinatorState, updates: Mapping[str, Update]) -> CoordinatorState:
+        """Add the survivors' accepted updates and move the model.
 
         The divisor is the public expected batch of the survivors at full capacity; no private count enters.
 
-        Args:
-            state: as given to `task`.
-            messages: silo -> update bytes, as the transport delivered them.
-
         Raises:
-            ProtocolError: an update that is malformed or belongs to another silo, round or model.
             TooFewSilosError: fewer than min_survivors: the sum would carry less noise than promised.
+            DivergedError: the model left the range of float32, in which models are delivered.
         """
-        cohort, task = self.schedule.cohort(state.round + 1), self._task(state)
-        if len(messages) < self.plan.min_survivors:
+        number = state.round + 1
+        if len(updates) < self.plan.min_survivors:
             raise TooFewSilosError(
-                f"Round {task.round}: {len(messages)} of {len(cohort)} silos delivered, the noise is sized for "
+                f"Round {number}: {len(updates)} of {self.plan.cohort} silos delivered, the noise is sized for "
                 f"{self.plan.min_survivors}.",
                 "See the silos' logs; a lower federation.min_survivors needs a new plan.",
             )
-        total = np.zeros(self.plan.dim)
-        for silo in sorted(messages):
-            update = Update.decode(messages[silo])
-            found = (update.run, update.round, update.attempt, update.model, update.silo, update.vector.size)
-            expected = (task.run, task.round, task.attempt, task.digest, silo, self.plan.dim)
-            if silo not in cohort or found != expected:
-                raise ProtocolError(
-                    f"Round {task.round}: the update delivered by {silo!r} belongs to another silo, round or model.",
-                    "It was not added; check the transport.",
-                )
-            total += update.vector
-        divisor = sum(RULES[self.plan.rule].divisor(self.plan.terms(silo)) for silo in messages)
+        total = np.sum([updates[silo].vector for silo in sorted(updates)], axis=0)
+        divisor = sum(RULES[self.plan.rule].divisor(self.plan.terms(silo)) for silo in updates)
         theta, optimizer = self.optimizer.apply(state.theta, total / divisor, state.optimizer)
-        if not np.isfinite(theta).all():
-            raise ProtocolError(
-                f"Round {task.round} moved the model to a non-finite value.",
-                "Lower federation.server_optimizer.lr.",
+        if not (np.abs(theta) < np.finfo(np.float32).max).all():
+            raise DivergedError(
+                f"Round {number} moved the model out of the range of float32.", "Lower federation.server_optimizer.lr."
             )
         return CoordinatorState(
             theta=theta,
             optimizer=optimizer,
             average=average(theta, state.average, self.averaging) if self.averaging else {},
-            round=state.round + 1,
+            round=number,
         )
 
     def failed(self, state: CoordinatorState) -> CoordinatorState:

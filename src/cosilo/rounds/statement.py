@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from cosilo import accounting
 from cosilo.local import RULES
 from cosilo.mechanisms import MECHANISMS
+from cosilo.planning import seen_contributors
 
 if TYPE_CHECKING:
     from cosilo.job import Job
@@ -23,9 +24,13 @@ _DOMAIN = (
     "Neighbours are data sets of the same public, disjoint silos, each holding 1 to capacity rows, that pass the job's "
     "checks (schema, finite features) and on which no silo's code fails."
 )
+_PUBLIC = (
+    "Public are the job with its schema and capacities, the set of silos, the initial model and all it never trains."
+)
 _OBSERVERS = {
     "server": "The server sees every silo's message; nobody is trusted but the row's own silo.",
-    "outsider": "The observer sees the models of all rounds; the server is trusted, because it sees every message.",
+    "outsider": "The observer sees the models of all rounds and may know the noise of {colluding} colluding silos; the "
+    "server is trusted, because it sees every message.",
 }
 _ENTROPY = {
     "system": "Noise and batches come from AES-256-CTR streams keyed by the operating system (computational).",
@@ -89,7 +94,8 @@ def statement(
     """privacy.json: plain JSON data, every epsilon an upper bound; None where nothing is known or nothing applies."""
     rule, mechanism = RULES[plan.rule], MECHANISMS[plan.mechanism]
     not_covered = [mechanism.limits, *_NOT_COVERED, *([_PUBLIC_ROWS] if public_test_rows else [])]
-    sentences = (rule.assumption, _OBSERVERS[plan.against], _ENTROPY[entropy], _ALL_MODELS)
+    observer = _OBSERVERS[plan.against].format(colluding=plan.colluding_silos)
+    sentences = (rule.assumption, _PUBLIC, observer, _ENTROPY[entropy], _ALL_MODELS)
     return {
         "unit": job.privacy.unit,
         "relation": job.privacy.relation,
@@ -111,11 +117,12 @@ def statement(
 
 
 def _promise(plan: Plan) -> dict[str, Any]:
+    overflow = plan.overflow
     return {
         "epsilon": plan.epsilon,
         "delta": plan.delta,
-        "delta_items": {"curve": plan.delta, "rounding": 0.0, "sampler": None, "overflow": 0.0},
-        "failure_probability": {"rounding": 0.0, "sampler": None, "overflow": 0.0},
+        "delta_items": {"curve": plan.delta - overflow, "rounding": 0.0, "sampler": None, "overflow": overflow},
+        "failure_probability": {"rounding": 0.0, "sampler": None, "overflow": overflow},
         "epsilon_unconditional": plan.epsilon,
         "epsilon_joint_steps": None,
         "against": plan.against,
@@ -132,7 +139,7 @@ def _noise(plan: Plan) -> dict[str, Any]:
         "granularity": None,
         "ring_bits": None,
         "colluding_silos": plan.colluding_silos,
-        "honest_contributors": plan.honest,
+        "honest_contributors": seen_contributors(plan.against, plan.honest),
         "silos": len(plan.silos),
         "cohort": plan.cohort,
         "min_survivors": plan.min_survivors,

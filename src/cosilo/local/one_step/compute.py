@@ -30,8 +30,8 @@ class OneStep:
     def release(self, theta: Vector, batch: Stream) -> Release:
         """Sum over the batch of clipped gradients at `theta`; an empty batch gives zero.
 
-        Each row enters by its own coin of `batch`, and the rows of the batch sit in random slots: adding a row
-        moves neither another row's coin nor its slot.
+        Each row enters by its own coin of `batch`, and the rows of the batch sit in random slots, so that neighbours
+        can be coupled with every other row in its place (`slots`).
         """
         chosen = np.flatnonzero(batch.coins(len(self._y), self._rate))
         placed = torch.from_numpy(place(chosen, self._slots, batch))

@@ -39,8 +39,9 @@ def _divisor(terms: Terms) -> float:
 
 
 def micro_batch(terms: Terms) -> int:
-    """Rows computed together: never more than the silo may hold."""
-    return min(terms.micro_batch, terms.capacity)
+    """Rows computed together: never more than a batch may hold."""
+    fewest = slot_count(capacity=terms.capacity, sampling_rate=terms.sampling_rate, micro_batch=1)
+    return min(terms.micro_batch, fewest)
 
 
 def slots(terms: Terms) -> int:
