@@ -149,7 +149,7 @@ class Session:
         with Interrupt() as interrupt:
             try:
                 while state.round < self.plan.rounds and not interrupt.requested:
-                    state = self._round(folder, state)
+                    state = self._attempt(folder, state, interrupt)
                     elapsed = time.monotonic() - began
                     self.tally.seconds = before + elapsed
                     with interrupt.shielded():
@@ -169,17 +169,21 @@ class Session:
             )
         return run
 
-    def _round(self, folder: RunFolder, state: CoordinatorState) -> CoordinatorState:
+    def _attempt(self, folder: RunFolder, state: CoordinatorState, interrupt: Interrupt) -> CoordinatorState:
         """One round; when it fails, what the silos spent on it is written down before the error goes on."""
-        cohort, task = self.coordinator.task(state)
         try:
-            messages = self._replies(cohort, task)
-            self._count_bytes(cohort, task, messages)
-            updates = self._accepted(state, messages)
-            following = self.coordinator.finish(state, updates)
+            return self._round(state)
         except CosiloError:
-            self._save(folder, self.coordinator.failed(state))
+            with interrupt.shielded():
+                self._save(folder, self.coordinator.failed(state))
             raise
+
+    def _round(self, state: CoordinatorState) -> CoordinatorState:
+        cohort, task = self.coordinator.task(state)
+        messages = self._replies(cohort, task)
+        self._count_bytes(cohort, task, messages)
+        updates = self._accepted(state, messages)
+        following = self.coordinator.finish(state, updates)
         self.tally.survivors = len(updates)
         self.tally.fewest_survivors = min(len(updates), self.tally.fewest_survivors or len(updates))
         return following
