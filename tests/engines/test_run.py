@@ -399,6 +399,22 @@ def own_job(folder: Path) -> cosilo.Job:
     return cosilo.Job.parse(tree)
 
 
+def test_resuming_probes_the_module_as_running_does(tmp_path: Path):
+    class Counts(nn.Linear):
+        calls = 0
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            if torch._C._functorch.maybe_get_level(x) > 0:  # only where gradients of rows are taken
+                Counts.calls += 1
+            return super().forward(x) * (1 + Counts.calls)
+
+    with pytest.raises(InterruptedRunError):
+        cosilo.run(own_job(tmp_path), silos=rows(), model=nn.Linear(4, 1), on_round=stop_after(1))
+    with pytest.raises(ModelError, match="depends on chance, on what the model remembers"):
+        cosilo.resume(tmp_path / "r", silos=rows(), model=Counts(4, 1))
+    assert (tmp_path / "r" / "privacy.json").exists()
+
+
 def test_a_model_twice_is_refused(tmp_path: Path):
     with pytest.raises(ConfigError, match="names a model and another was given"):
         cosilo.run(job(tmp_path), silos=rows(), model=nn.Linear(4, 1))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,13 @@ from torch import nn
 from cosilo import data, models
 from cosilo.data import FederatedRows
 from cosilo.engines.folder import RunFolder
-from cosilo.engines.pool import one_silo_a_core
-from cosilo.engines.result import Round, Run
+from cosilo.engines.result import OnRound, Run
 from cosilo.engines.session import Session
 from cosilo.errors import ConfigError
 from cosilo.job import Job
-from cosilo.local.per_example import check_per_example
 from cosilo.planning import Facts, make_plan
 
 __all__ = ["resume", "run"]
-
-OnRound = Callable[[Round], None]
 
 
 def run(
@@ -31,7 +27,7 @@ def run(
     *,
     silos: Mapping[str, Any] | None = None,
     model: nn.Module | None = None,
-    on_round: OnRound | None = None,
+    on_round: OnRound = None,
     seeded_entropy: int | None = None,
 ) -> Run:
     """Train a job with all its silos in this process.
@@ -56,13 +52,8 @@ def run(
         InterruptedRunError: stopped by a signal; `resume` goes on (5).
     """
     _check_arguments(job, model, on_round)
-    rows = data.load(job) if silos is None else data.from_arrays(job, silos)
-    module = _module(job, rows, model)
+    rows, module = _inputs(job, silos, model)
     plan = make_plan(job, Facts(capacities=rows.capacities, dim=models.to_vector(module).size))
-    with one_silo_a_core() as pool:
-        pool.submit(
-            check_per_example, module, rows.feature_shape, classes=rows.classes, micro_batch=plan.micro_batch
-        ).result()
     run_id = secrets.token_bytes(32) if seeded_entropy is None else _seeded_run_id(seeded_entropy)
     session = Session.build(job, plan, rows, module, run_id=run_id, seed=seeded_entropy)
     folder = RunFolder.create(job, plan)
@@ -85,7 +76,7 @@ def resume(
     *,
     silos: Mapping[str, Any] | None = None,
     model: nn.Module | None = None,
-    on_round: OnRound | None = None,
+    on_round: OnRound = None,
 ) -> Run:
     """Go on with an interrupted run from its last finished round; a finished run is returned as it is.
 
@@ -110,8 +101,7 @@ def resume(
                 "job.toml or plan.json of this run was changed after it began, so its promise is void.",
                 "Put the file back, or start a new run.",
             )
-        rows = data.load(job) if silos is None else data.from_arrays(job, silos)
-        module = _module(job, rows, model)
+        rows, module = _inputs(job, silos, model)
         planned = {name: part.capacity for name, part in plan.silos.items()}
         if rows.capacities != planned or models.to_vector(module).size != plan.dim:
             raise ConfigError(
@@ -122,7 +112,9 @@ def resume(
         return session.go_on(folder, arrays, facts, on_round)
 
 
-def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module:
+def _inputs(job: Job, silos: Mapping[str, Any] | None, given: nn.Module | None) -> tuple[FederatedRows, nn.Module]:
+    """Rows and module of a job, from memory or as the job says, checked."""
+    rows = data.load(job) if silos is None else data.from_arrays(job, silos)
     if given is not None and (job.model.name or job.model.factory):
         raise ConfigError(
             "The job's [model] names a model and another was given in memory.",
@@ -137,7 +129,7 @@ def _module(job: Job, rows: FederatedRows, given: nn.Module | None) -> nn.Module
     )
     module = module.to(models.device(job.local.device))
     models.check_module(module, features=rows.feature_shape, classes=rows.classes)
-    return module
+    return rows, module
 
 
 def _seeded_run_id(seed: int) -> bytes:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
     from cosilo.engines.trained import TrainedModel
 
-__all__ = ["Round", "Run"]
+__all__ = ["OnRound", "Round", "Run"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,3 +56,6 @@ class Run:
     seconds: float
     mib_per_silo: float
     cautions: tuple[str, ...]
+
+
+OnRound: TypeAlias = Callable[[Round], None] | None

@@ -13,9 +13,9 @@ import copy
 import json
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self
 
 import numpy as np
 from torch import nn
@@ -26,12 +26,13 @@ from cosilo.engines.evaluation import evaluate
 from cosilo.engines.folder import RunFolder
 from cosilo.engines.interrupt import Interrupt
 from cosilo.engines.pool import one_silo_a_core
-from cosilo.engines.result import Round, Run
+from cosilo.engines.result import OnRound, Round, Run
 from cosilo.engines.trained import TrainedModel, model_bytes
 from cosilo.entropy import Entropy
 from cosilo.errors import CosiloError, InterruptedRunError, ProtocolError, TooFewSilosError
 from cosilo.job import Job
 from cosilo.local import RULES
+from cosilo.local.per_example import check_per_example
 from cosilo.planning import Plan, cautions
 from cosilo.rounds import (
     Coordinator,
@@ -46,8 +47,6 @@ from cosilo.rounds import (
 )
 
 __all__ = ["Session"]
-
-OnRound: TypeAlias = Callable[[Round], None] | None
 
 _LOG = logging.getLogger("cosilo")
 _MIB = 1 << 20
@@ -85,7 +84,16 @@ class Session:
     def build(
         cls, job: Job, plan: Plan, rows: FederatedRows, module: nn.Module, *, run_id: bytes, seed: int | None
     ) -> Self:
-        """Coordinator and participants of a run; nothing has been computed yet."""
+        """Coordinator and participants of a run; nothing has been computed yet.
+
+        Raises:
+            ModelError: the module's gradients are not of one row each, in the shape and on the thread of this run.
+        """
+        with one_silo_a_core() as pool:
+            probe = pool.submit(
+                check_per_example, module, rows.feature_shape, classes=rows.classes, micro_batch=plan.micro_batch
+            )
+            probe.result()
         rule = RULES[plan.rule]
         working = copy.deepcopy(module)  # the module itself delivers and is evaluated; its mode and weights change
         schedule = Schedule(run_id, tuple(plan.silos), plan.cohort)
@@ -142,9 +150,9 @@ class Session:
         return self._loop(folder, state, on_round)
 
     def _loop(self, folder: RunFolder, state: CoordinatorState, on_round: OnRound) -> Run:
-        # A stopped run's statement says less than this one is about to spend.
-        folder.remove("privacy.json")
-        folder.remove("model.safetensors")
+        if state.round < self.plan.rounds:  # a stopped run's statement says less than this one is about to spend
+            folder.remove("privacy.json")
+            folder.remove("model.safetensors")
         began, before, first = time.monotonic(), self.tally.seconds, state.round
         with Interrupt() as interrupt:
             try:
