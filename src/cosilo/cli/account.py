@@ -81,9 +81,10 @@ def epsilon_command(
 
     _check_mechanism(mechanism)
     z = _noise_multiplier(noise_multiplier, share_multiplier, contributors, colluding)
-    bound, method = epsilon_and_method(_event(z, sampling_rate, uses), delta, accountant.value)
+    event = _event(z, sampling_rate, uses)
+    bound, method = epsilon_and_method(event, delta, accountant.value)
     _check_finite(bound)
-    note(f"event: {_event(z, sampling_rate, uses)}", quiet=quiet or not verbose)
+    note(f"event: {event}", quiet=quiet or not verbose)
     if plot is not None:
         _plot(plot, z, sampling_rate, uses, delta, accountant)
         note(f"drawn: {plot}", quiet=quiet)
@@ -122,13 +123,13 @@ def noise_command(
 
     _check_mechanism(mechanism)
     honest = _honest(contributors, colluding)
-    _event(1.0, sampling_rate, uses)
-    note("Nothing is released, so no noise is needed.", quiet=quiet or uses * sampling_rate > 0)
     z = calibrate_noise(
         lambda z: _event(z, sampling_rate, uses), epsilon=epsilon, delta=delta, accountant=accountant.value
     )
-    bound = account(_event(z, sampling_rate, uses), delta, accountant.value)
-    note(f"event: {_event(z, sampling_rate, uses)}", quiet=quiet or not verbose)
+    event = _event(z, sampling_rate, uses)
+    bound = account(event, delta, accountant.value)
+    note("Nothing is released, so no noise is needed.", quiet=quiet or z > 0)
+    note(f"event: {event}", quiet=quiet or not verbose)
     share = z / math.sqrt(honest)
     if json:
         print_json({"noise_multiplier": z, "share_multiplier": share, "epsilon": _pair(bound)})

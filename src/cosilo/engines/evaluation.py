@@ -9,11 +9,9 @@ import torch
 from torch import nn
 
 from cosilo.data import Rows
-from cosilo.models import example_loss, probabilities
+from cosilo.models import example_loss, logits_in_batches, probabilities
 
 __all__ = ["evaluate"]
-
-_BATCH = 1 << 14
 
 
 def evaluate(module: nn.Module, rows: Rows) -> dict[str, float | None]:
@@ -21,16 +19,10 @@ def evaluate(module: nn.Module, rows: Rows) -> dict[str, float | None]:
 
     None where logits overflowed: JSON has no infinite numbers.
     """
-    device = next(module.parameters()).device
-    module.eval()
     losses, scores = [], []
-    with torch.no_grad():
-        for start in range(0, len(rows.y), _BATCH):
-            x = torch.from_numpy(rows.x[start : start + _BATCH]).to(device)
-            y = torch.from_numpy(rows.y[start : start + _BATCH]).to(device)
-            logits = module(x)
-            losses.append(example_loss(logits, y).double().cpu().numpy())
-            scores.append(probabilities(logits.double()).cpu().numpy())
+    for batch, logits in logits_in_batches(module, rows.x):
+        losses.append(example_loss(logits, torch.from_numpy(rows.y[batch])).double().numpy())
+        scores.append(probabilities(logits.double()).numpy())
     score = np.concatenate(scores)
     result: dict[str, float | None] = {
         "accuracy": float((score.argmax(axis=1) == rows.y).mean()),

@@ -25,7 +25,6 @@ __all__ = ["TrainedModel", "load_model", "model_bytes"]
 
 _FILE = "model.safetensors"
 _EXTRA_STATE = "_extra_state"  # torch's name for what a module adds to its state by itself
-_BATCH = 1 << 14
 
 
 class TrainedModel(nn.Module):
@@ -70,14 +69,8 @@ class TrainedModel(nn.Module):
         Raises:
             DataError: missing columns, cells that do not parse, a wrong shape.
         """
-        x = self._features(frame)
-        device = next(self.module.parameters()).device
-        self.eval()
-        parts = []
-        with torch.no_grad():
-            for start in range(0, len(x), _BATCH):
-                logits = self(torch.from_numpy(x[start : start + _BATCH]).to(device))
-                parts.append(models.probabilities(logits.double()).cpu().numpy())
+        batches = models.logits_in_batches(self, self._features(frame))
+        parts = [models.probabilities(logits.double()).numpy() for _, logits in batches]
         return np.concatenate(parts) if parts else np.empty((0, len(self.classes)))
 
     def _features(self, frame: Any) -> NDArray[np.float32]:  # noqa: ANN401 - many kinds of table

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from cosilo import accounting
@@ -10,10 +9,15 @@ from cosilo.errors import JobError
 from cosilo.job import Job
 from cosilo.privacy import Event, up
 
-__all__ = ["settle"]
+__all__ = ["most_replies", "settle"]
 
 # Three given numbers agree when the computed epsilon lies at most this far below the promised one.
 _AGREEMENT = 0.01
+
+
+def most_replies(rounds: int, *, silos: int, cohort: int) -> int:
+    """Messages a silo sends at most in so many rounds of balanced cohorts: ceil(cohort * rounds / silos)."""
+    return -(-cohort * rounds // silos)
 
 
 def settle(job: Job, event: Callable[[float, int], Event], *, silos: int, cohort: int) -> tuple[int, float]:
@@ -22,12 +26,12 @@ def settle(job: Job, event: Callable[[float, int], Event], *, silos: int, cohort
     Args:
         job: gives two or three of privacy.epsilon, privacy.noise_multiplier, federation.rounds.
         event: (noise_multiplier, replies) -> what the silo that pays most has released after so many replies.
-        silos: number of silos; with `cohort` it turns rounds into replies a silo, ceil(cohort * rounds / silos).
+        silos: number of silos; with `cohort` it turns rounds into replies a silo.
         cohort: silos a round.
     """
     rounds, noise = job.federation.rounds, job.privacy.noise_multiplier
     if rounds is not None and noise is not None:
-        _check_agreement(job, event, rounds=rounds, replies=math.ceil(cohort * rounds / silos))
+        _check_agreement(job, event, rounds=rounds, replies=most_replies(rounds, silos=silos, cohort=cohort))
         return rounds, noise
     epsilon = job.privacy.epsilon
     if epsilon is None:
@@ -37,7 +41,7 @@ def settle(job: Job, event: Callable[[float, int], Event], *, silos: int, cohort
             f"Add privacy.epsilon (and {missing}, unless one is there).",
         )
     if rounds is not None:
-        return rounds, _noise(job, event, epsilon, math.ceil(cohort * rounds / silos))
+        return rounds, _noise(job, event, epsilon, most_replies(rounds, silos=silos, cohort=cohort))
     if noise is None:
         raise JobError(
             f"privacy.epsilon = {epsilon} alone determines neither noise nor rounds.",
@@ -58,7 +62,7 @@ def _noise(job: Job, event: Callable[[float, int], Event], epsilon: float, repli
 def _rounds(
     job: Job, event: Callable[[float, int], Event], epsilon: float, noise: float, *, silos: int, cohort: int
 ) -> int:
-    """The largest T with ceil(cohort * T / silos) affordable replies: floor(replies * silos / cohort)."""
+    """The largest T of which `most_replies` is affordable: floor(replies * silos / cohort)."""
     replies = accounting.calibrate_uses(
         lambda uses: event(noise, uses),
         epsilon=epsilon,

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
@@ -20,7 +19,7 @@ from cosilo.job import Job
 from cosilo.local import RULES, Terms
 from cosilo.local.slots import OUTGROWN
 from cosilo.mechanisms import MECHANISMS
-from cosilo.planning.budget import settle
+from cosilo.planning.budget import most_replies, settle
 from cosilo.privacy import Event, Repeated
 
 __all__ = ["OBSERVERS", "Facts", "Plan", "SiloPlan", "make_plan", "seen_contributors"]
@@ -49,7 +48,7 @@ class SiloPlan:
     Attributes:
         capacity: rows it may hold at most.
         sampling_rate: probability with which a row enters a round's batch.
-        replies: messages it sends at most, ceil(cohort * rounds / silos).
+        replies: messages it sends at most (`most_replies`).
         epsilon: what `replies` rounds cost one of its rows against the job's observer, at the job's delta.
     """
 
@@ -110,6 +109,17 @@ class Plan:
         contributors = seen_contributors(observer or self.against, self.honest)
         use = RULES[self.rule].event(self.terms(silo), MECHANISMS[self.mechanism], contributors)
         return Repeated(replies, use)
+
+    @property
+    def dearest(self) -> str:
+        """A silo whose rows pay most: one with the largest sampling rate."""
+        return max(self.silos, key=lambda name: self.silos[name].sampling_rate)
+
+    def price(self, silo: str, replies: int, observer: str | None = None) -> tuple[float, accounting.Method]:
+        """Upper bound on epsilon of `event` at the plan's delta, and what proves it."""
+        event = self.event(silo, replies, observer)
+        bound, method = accounting.epsilon_and_method(event, self.delta, self.accountant)
+        return bound.upper, method
 
     @property
     def overflow(self) -> float:
@@ -176,36 +186,37 @@ def make_plan(job: Job, facts: Facts) -> Plan:
         micro_batch=job.local.micro_batch or _micro_batch(facts.dim),
         silos={name: _silo(job, capacity) for name, capacity in facts.capacities.items()},
     )
-    dearest = max(draft.silos, key=lambda name: draft.silos[name].sampling_rate)
 
     def event(noise_multiplier: float, replies: int) -> Event:
-        return replace(draft, share_multiplier=noise_multiplier / one_share).event(dearest, replies)
+        return replace(draft, share_multiplier=noise_multiplier / one_share).event(draft.dearest, replies)
 
     rounds, noise_multiplier = settle(job, event, silos=total, cohort=cohort)
     share = noise_multiplier / one_share
     mechanism.check(draft.clipping_norm, share, max(facts.capacities.values()), cohort)
-    return _priced(replace(draft, rounds=rounds, noise_multiplier=noise_multiplier, share_multiplier=share), dearest)
+    return _priced(replace(draft, rounds=rounds, noise_multiplier=noise_multiplier, share_multiplier=share))
 
 
-def _priced(plan: Plan, dearest: str) -> Plan:
+def _priced(plan: Plan) -> Plan:
     """The plan with its epsilons: every silo's, the largest, and the largest against each observer."""
-    replies = math.ceil(plan.cohort * plan.rounds / len(plan.silos))
+    replies = most_replies(plan.rounds, silos=len(plan.silos), cohort=plan.cohort)
+    known: dict[tuple[float, int], tuple[float, accounting.Method]] = {}
 
-    def cost(silo: str, observer: str) -> float:
-        return accounting.epsilon(plan.event(silo, replies, observer), plan.delta, plan.accountant).upper
+    def price(silo: str, observer: str) -> tuple[float, accounting.Method]:
+        # Silos of one rate pay the same, and so do observers who see as many shares: each is priced once.
+        key = (plan.silos[silo].sampling_rate, seen_contributors(observer, plan.honest))
+        if key not in known:
+            known[key] = plan.price(silo, replies, observer)
+        return known[key]
 
-    # Silos with the same rate pay the same: price each rate once.
-    by_rate = {part.sampling_rate: name for name, part in plan.silos.items()}
-    costs = {rate: cost(name, plan.against) for rate, name in by_rate.items()}
     silos = {
-        name: replace(part, replies=replies, epsilon=costs[part.sampling_rate]) for name, part in plan.silos.items()
+        name: replace(part, replies=replies, epsilon=price(name, plan.against)[0]) for name, part in plan.silos.items()
     }
     priced = replace(
         plan,
         silos=silos,
-        epsilon=max(costs.values()),
-        proved_by=accounting.epsilon_and_method(plan.event(dearest, replies), plan.delta, plan.accountant)[1],
-        epsilon_against={observer: cost(dearest, observer) for observer in OBSERVERS},
+        epsilon=max(part.epsilon for part in silos.values()),
+        proved_by=price(plan.dearest, plan.against)[1],
+        epsilon_against={observer: price(plan.dearest, observer)[0] for observer in OBSERVERS},
     )
     if priced.overflow > _NEGLIGIBLE * priced.delta:
         raise JobError(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -36,22 +37,14 @@ class Schedule:
 
     def _cut(self) -> Iterator[tuple[str, ...]]:
         waiting: list[str] = []
-        number = 0
-        while True:
-            while len(waiting) < self.size:
-                head, number = set(waiting), number + 1
-                fresh = self._permutation(number)
-                # The straddling cohort takes the first size - len(head) of `fresh`: those must not repeat its head.
-                fresh.sort(key=head.__contains__)
-                missing = self.size - len(head)
-                waiting += fresh[:missing] + self._kept_order(number, fresh[missing:])
-            yield tuple(sorted(waiting[: self.size]))
-            del waiting[: self.size]
-
-    def _kept_order(self, number: int, rest: list[str]) -> list[str]:
-        """The rest of permutation `number` in its own random order."""
-        chosen = set(rest)
-        return [silo for silo in self._permutation(number) if silo in chosen]
+        for number in itertools.count(1):
+            fresh = self._permutation(number)
+            # A cohort that straddles two permutations takes from the second the first silos that it does not hold yet.
+            completing = [silo for silo in fresh if silo not in waiting][: self.size - len(waiting)]
+            waiting += completing + [silo for silo in fresh if silo not in completing]
+            while len(waiting) >= self.size:
+                yield tuple(sorted(waiting[: self.size]))
+                del waiting[: self.size]
 
     def _permutation(self, number: int) -> list[str]:
         """Fisher-Yates on a public stream; the bias of a 64-bit word modulo n is below n / 2^64."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
-from cosilo import accounting
 from cosilo.local import RULES
 from cosilo.mechanisms import MECHANISMS
 from cosilo.planning import seen_contributors
@@ -74,7 +73,7 @@ class SpentCurve:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._silo = max(plan.silos, key=lambda name: plan.silos[name].sampling_rate)
+        self._silo = plan.dearest
         self._most = plan.silos[self._silo].replies
         unsampled = plan.silos[self._silo].sampling_rate == 1
         self._step = 1 if unsampled else max(1, math.ceil(self._most / 10))
@@ -84,7 +83,7 @@ class SpentCurve:
         """Upper bound on epsilon after `replies` messages of the silo that pays most."""
         priced = min(math.ceil(replies / self._step) * self._step, self._most)
         if priced not in self._known:
-            self._known[priced] = _upper(self._plan, self._silo, priced)
+            self._known[priced] = self._plan.price(self._silo, priced)[0]
         return self._known[priced]
 
 
@@ -164,12 +163,6 @@ def _per_silo(plan: Plan, spending: Spending) -> list[dict[str, Any]]:
         replies = spending.replies.get(silo, 0)
         key = (part.sampling_rate, replies)
         if key not in priced:
-            priced[key] = part.epsilon if replies == part.replies else _upper(plan, silo, replies)
+            priced[key] = part.epsilon if replies == part.replies else plan.price(silo, replies)[0]
         rows.append({"silo": silo, "rounds": replies, "epsilon": part.epsilon, "epsilon_realised": priced[key]})
     return rows
-
-
-def _upper(plan: Plan, silo: str, replies: int) -> float:
-    if replies == 0:
-        return 0.0
-    return accounting.epsilon(plan.event(silo, replies), plan.delta, plan.accountant).upper
