@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cosilo.entropy import Context, Entropy, Purpose, Stream
-from cosilo.errors import EntropyReuseError
+from cosilo.errors import ConfigError, EntropyReuseError
 
 
 def context(
@@ -30,6 +30,19 @@ def test_a_stream_read_in_pieces_is_the_stream_read_at_once():
     assert np.array_equal(whole, np.concatenate([pieces.words(n) for n in (1, 40_000, 59_999)]))
 
 
+def test_filling_in_place_reads_the_same_stream():
+    whole, filled = Stream(bytes(32)).words(100_003), np.empty(100_003, np.uint64)
+    stream = Stream(bytes(32))
+    for start in (0, 7, 40_000):
+        stream.fill(filled[start : {0: 7, 7: 40_000, 40_000: 100_003}[start]])
+    stream.fill(filled[:0])
+    assert np.array_equal(whole, filled)
+    with pytest.raises(ConfigError, match="contiguous uint64"):
+        stream.fill(np.empty(4, np.int64))
+    with pytest.raises(ConfigError, match="contiguous uint64"):
+        stream.fill(np.empty(8, np.uint64)[::2])
+
+
 def test_every_field_of_the_context_separates_streams():
     entropy = Entropy.seeded(1, "a")
     contexts = [
@@ -38,6 +51,7 @@ def test_every_field_of_the_context_separates_streams():
         context(round_=2),
         context(attempt=2),
         context(purpose="batch"),
+        context(purpose="rounding"),
         context(run=b"\1" * 32),
         Context(run=bytes(32), silo="a", round=1, attempt=1, purpose="noise", step=1),
     ]

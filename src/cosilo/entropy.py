@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import sys
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -27,7 +28,7 @@ __all__ = ["Context", "Entropy", "Purpose", "Stream"]
 
 Words: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
-Purpose = Literal["noise", "batch"]
+Purpose = Literal["noise", "batch", "rounding"]
 
 _CHUNK_BYTES = 1 << 18  # the zero plaintext is reused; 256 KiB stays in a core's cache
 _ZEROS = bytes(_CHUNK_BYTES)
@@ -59,12 +60,26 @@ class Stream:
 
     def words(self, count: int) -> Words:
         """`count` uniform 64-bit words, shape (count,), dtype uint64 (little-endian keystream)."""
-        out = np.empty(count, dtype="<u8")
+        out = np.empty(count, dtype=np.uint64)
+        self.fill(out)
+        return out
+
+    def fill(self, out: Words) -> None:
+        """The next `out.size` words, written into `out` (contiguous uint64) without an allocation.
+
+        Raises:
+            ConfigError: `out` is not a contiguous vector of uint64.
+        """
+        if out.dtype != np.uint64 or not out.flags.c_contiguous:
+            raise ConfigError(f"A stream fills contiguous uint64, got {out.dtype}.", "Pass np.empty(n, np.uint64).")
+        if not out.size:
+            return
         view = out.data.cast("B")
         for start in range(0, len(view), _CHUNK_BYTES):
             piece = view[start : start + _CHUNK_BYTES]
-            self._keystream.update_into(_ZEROS[: len(piece)], piece)
-        return out.astype(np.uint64, copy=False)
+            self._keystream.update_into(_ZEROS if len(piece) == _CHUNK_BYTES else _ZEROS[: len(piece)], piece)
+        if sys.byteorder == "big":  # the keystream is little-endian words on every machine
+            out.byteswap(inplace=True)
 
     def coins(self, count: int, probability: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """`count` independent coins, shape (count,): True with probability floor(p 2^64) / 2^64 <= p.

@@ -47,7 +47,7 @@ def check_bound(bound: Bound) -> None:
     ],
 )
 def test_flatten(event: Event, uses: dict[tuple[float, float], int]) -> None:
-    flat = flatten(event)
+    flat = flatten(event).gaussian
     assert sorted(flat.values()) == sorted(uses.values())
     for (z, rate), (expected_z, expected_rate) in zip(sorted(flat), sorted(uses), strict=True):
         assert (z, rate) == pytest.approx((expected_z, expected_rate))

@@ -96,7 +96,7 @@ def test_plot(tmp_path: Path, options: str) -> None:
         ("epsilon --noise-multiplier nan", "must be finite and > 0"),
         ("epsilon --share-multiplier -1", "must be finite and > 0"),
         ("epsilon --share-multiplier 1 --contributors 2 --colluding 2", "At least one contributor must be honest"),
-        ("epsilon --noise-multiplier 1 --mechanism skellam", "no mechanism 'skellam'"),
+        ("epsilon --noise-multiplier 1 --mechanism gauss", "no mechanism 'gauss'"),
         ("epsilon --noise-multiplier 1 --delta 1", "delta must satisfy"),
         ("epsilon --noise-multiplier 1 --delta nan", "delta must satisfy"),
         ("epsilon --noise-multiplier 1 --uses -1", "number of uses must be >= 0"),

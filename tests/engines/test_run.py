@@ -83,8 +83,8 @@ def test_a_run_writes_what_it_returns(tmp_path: Path):
     assert spent[-1] == run.privacy["epsilon"] <= 2.0
     assert json.loads((run.path / "privacy.json").read_text()) == run.privacy
     assert cosilo.Job.load(run.path / "job.toml") == job(tmp_path)
-    # header and name, 5 float64 each way, 4 rounds
-    assert run.mib_per_silo == pytest.approx(4 * (2 * (91 + 5 * 8) + 1) / 2**20)
+    # headers and name, 5 float64 down and 5 residues of 32 bits up, 4 rounds
+    assert run.mib_per_silo == pytest.approx(4 * (2 * 92 + 1 + 5 * 8 + 5 * 4) / 2**20)
 
 
 def test_the_statement_has_every_field_of_the_interface(tmp_path: Path):

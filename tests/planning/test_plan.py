@@ -48,7 +48,8 @@ def test_epsilon_and_noise_give_the_rounds():
 
 def test_noise_and_rounds_give_epsilon():
     found = plan(privacy={"epsilon": None, "noise_multiplier": 16.0})
-    assert found.epsilon == accounting.epsilon(Repeated(20, Gaussian(16.0)), 1e-5).upper
+    ideal = accounting.epsilon(Repeated(20, Gaussian(16.0)), 1e-5).upper
+    assert ideal <= found.epsilon <= 1.001 * ideal  # rounding, slack and sampler are paid for
 
 
 def test_three_numbers_must_agree():
@@ -78,7 +79,7 @@ def test_shares_are_sized_for_the_observer(against: str, contributors: int):
 def test_against_the_server_plain_counts_one_silos_noise():
     found = plan(privacy={"against": "outsider"})
     one = accounting.epsilon(Repeated(20, Gaussian(found.share_multiplier)), 1e-5).upper
-    assert found.epsilon_against["server"] == found.epsilon_against["local"] == one
+    assert found.epsilon_against["server"] == found.epsilon_against["local"] == pytest.approx(one, rel=1e-3)
     assert one > found.epsilon_against["outsider"]
 
 

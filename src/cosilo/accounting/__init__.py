@@ -8,13 +8,17 @@
 
 from __future__ import annotations
 
-from cosilo.accounting.accountant import Accountant, Method, delta, epsilon, epsilon_and_method, flatten
+from cosilo.accounting.accountant import Accountant, Method, delta, epsilon, epsilon_and_method
 from cosilo.accounting.calibrate import MOST_USES, calibrate_noise, calibrate_uses
+from cosilo.accounting.flat import Flat, flatten
 from cosilo.accounting.gaussian import compose_mu, delta_of_mu, epsilon_of_mu, mu_for
+from cosilo.accounting.rdp import Conversion
 
 __all__ = [
     "MOST_USES",
     "Accountant",
+    "Conversion",
+    "Flat",
     "Method",
     "calibrate_noise",
     "calibrate_uses",

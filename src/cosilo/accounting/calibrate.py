@@ -12,8 +12,10 @@ import math
 from typing import TYPE_CHECKING
 
 from cosilo.accounting.accountant import epsilon as epsilon_bound
-from cosilo.accounting.accountant import flatten, upper_delta
+from cosilo.accounting.accountant import upper_delta
+from cosilo.accounting.flat import flatten
 from cosilo.accounting.gaussian import mu_for
+from cosilo.accounting.renyi import bundle_divergences
 from cosilo.errors import ConfigError
 from cosilo.privacy import check_delta, check_epsilon
 
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from cosilo.accounting.accountant import Accountant
+    from cosilo.accounting.rdp import Conversion
     from cosilo.privacy import Event
 
 __all__ = ["MOST_USES", "calibrate_noise", "calibrate_uses"]
@@ -36,7 +39,12 @@ _UNDERFLOWN = -745.0  # log of less than the smallest float
 
 
 def calibrate_noise(
-    make_event: Callable[[float], Event], *, epsilon: float, delta: float, accountant: Accountant = "auto"
+    make_event: Callable[[float], Event],
+    *,
+    epsilon: float,
+    delta: float,
+    accountant: Accountant = "auto",
+    conversion: Conversion = "tight",
 ) -> float:
     """Smallest noise_multiplier z for which `make_event(z)` is (epsilon, delta)-private; errs upwards only.
 
@@ -48,18 +56,18 @@ def calibrate_noise(
     """
     check_epsilon(epsilon)
     check_delta(delta)
-    if epsilon_bound(make_event(0.0), delta, accountant).upper <= epsilon:
+    if epsilon_bound(make_event(0.0), delta, accountant, conversion=conversion).upper <= epsilon:
         return 0.0
 
     def excess(log_z: float) -> float:
-        return _excess(make_event(math.exp(log_z)), epsilon, delta, accountant)
+        return _excess(make_event(math.exp(log_z)), epsilon, delta, accountant, conversion)
 
     target = mu_for(epsilon=epsilon, delta=delta)
     low, high = _bracket(excess, _guess(make_event, target))
-    sampled = accountant != "auto" or any(rate < 1 for _, rate in flatten(make_event(1.0)))
+    sampled = accountant != "auto" or any(rate < 1 for rate, _ in flatten(make_event(1.0)).rates)
     z = math.exp(_close_in(excess, low, high, _CLOSE if sampled else _EXACT))
     nudge = 2.0**-52
-    while epsilon_bound(make_event(z), delta, accountant).upper > epsilon:
+    while epsilon_bound(make_event(z), delta, accountant, conversion=conversion).upper > epsilon:
         z, nudge = z * (1 + nudge), 2 * nudge
     return z
 
@@ -70,6 +78,7 @@ def calibrate_uses(
     epsilon: float,
     delta: float,
     accountant: Accountant = "auto",
+    conversion: Conversion = "tight",
     limit: int = MOST_USES,
 ) -> int:
     """Largest number of uses n <= `limit` for which `make_event(n)` is (epsilon, delta)-private; 0 if not even one."""
@@ -79,31 +88,39 @@ def calibrate_uses(
         raise ConfigError(f"limit must be >= 1, got {limit}.", "Give the largest number of uses to consider.")
 
     def excess(uses: int) -> float:
-        return _excess(make_event(uses), epsilon, delta, accountant)
+        return _excess(make_event(uses), epsilon, delta, accountant, conversion)
 
     one = _limit_mu(make_event(1))
     target = mu_for(epsilon=epsilon, delta=delta)
     guess = limit if one * math.sqrt(limit) <= target else max(1, int((target / one) ** 2))
     best = _most_uses(excess, guess, limit)
-    while best > 0 and epsilon_bound(make_event(best), delta, accountant).upper > epsilon:
+    while best > 0 and epsilon_bound(make_event(best), delta, accountant, conversion=conversion).upper > epsilon:
         best -= 1
     return best
 
 
-def _excess(event: Event, epsilon: float, delta: float, accountant: Accountant) -> float:
+def _excess(event: Event, epsilon: float, delta: float, accountant: Accountant, conversion: Conversion) -> float:
     """Log of delta reached / delta promised: <= 0 on the private side."""
-    reached = upper_delta(event, epsilon, delta, accountant)
+    reached = upper_delta(event, epsilon, delta, accountant, conversion=conversion)
     return (math.log(reached) if reached > 0 else _UNDERFLOWN) - math.log(delta)
 
 
 def _limit_mu(event: Event) -> float:
     """gdp_mu of the central limit: a guess, never a promise."""
     variance = 0.0
-    for (z, rate), count in flatten(event).items():
+    flat = flatten(event)
+    for (z, rate), count in flat.gaussian.items():
         if z == 0:
             return math.inf
-        variance += count * (1 / z / z if rate == 1 else rate**2 * math.expm1(min(1 / z / z, _MAX_EXPONENT)))
+        variance += count * _limit_variance(1 / z / z, rate)
+    for (bundle, rate), count in flat.others.items():
+        # at order 2 the Renyi divergence of a Gaussian is its squared gdp_mu
+        variance += count * _limit_variance(float(bundle_divergences(bundle, 1.0)[0]), rate)
     return math.sqrt(variance)
+
+
+def _limit_variance(square: float, rate: float) -> float:
+    return square if rate == 1 else rate**2 * math.expm1(min(square, _MAX_EXPONENT))
 
 
 def _guess(make_event: Callable[[float], Event], target: float) -> float:

@@ -1,8 +1,10 @@
-"""Renyi accounting of Poisson-sampled Gaussians: an upper bound for any mix of uses, always available.
+"""Renyi accounting: an upper bound for any mix of uses, always available.
 
-The Renyi divergence of one sampled use is dp_accounting's (Mironov, Talwar, Zhang 2019, "Renyi differential
-privacy of the sampled Gaussian mechanism": exact for add-or-remove-one). It adds up over adaptively chosen uses
-(Mironov 2017, Proposition 1) and becomes (epsilon, delta) by Canonne, Kamath, Steinke 2020, Proposition 12.
+Gaussian uses alone: the Renyi divergence of one sampled use is dp_accounting's (Mironov, Talwar, Zhang 2019, "Renyi
+differential privacy of the sampled Gaussian mechanism": exact for add-or-remove-one), at fractional orders too. With
+other noise: `cosilo.accounting.renyi`, integer orders. Divergences add up over adaptively chosen uses (Mironov 2017,
+Proposition 1) and become (epsilon, delta) by Canonne, Kamath, Steinke 2020, Proposition 12 ("tight"), or by Mironov
+2017, Proposition 3 ("mironov": larger, for comparison with published numbers).
 
 dp_accounting computes log E[ratio^order] as a floating-point sum near zero; at small sampling rates the sum
 rounds to zero or below, which would claim epsilon = 0 for any number of uses. So every order is charged the
@@ -14,16 +16,22 @@ from __future__ import annotations
 import logging
 import math
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import numpy as np
+
+from cosilo.accounting.renyi import ORDERS, bundle_divergences
+from cosilo.privacy import Gaussian
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from cosilo.accounting.flat import Bundle, Flat
     from cosilo.accounting.gaussian import Floats
 
-__all__ = ["delta_upper", "epsilon_upper"]
+__all__ = ["Conversion", "delta_upper", "epsilon_upper"]
+
+Conversion: TypeAlias = Literal["tight", "mironov"]
 
 _SERIES_REST = 2.0**-40  # dp_accounting stops its fractional series at exp(-30) of the sum: 1e-13, ten times over
 _ULPS = 2.0**-50  # four roundings in every log binomial and log power
@@ -53,25 +61,41 @@ def _one_use(noise_multiplier: float, sampling_rate: float, *, fractions: bool) 
     return orders, np.maximum(computed, 0.0) * (1 + _ULPS) + (rounding if sampling_rate < 1 else 0.0)
 
 
-def _composed(uses: Mapping[tuple[float, float], int]) -> tuple[list[float], list[float]]:
+def _gaussians(uses: Mapping[tuple[float, float], int]) -> tuple[list[float], list[float]]:
     fractions = all(noise_multiplier <= _NO_FRACTIONS for noise_multiplier, _ in uses)
     parts = [(count, *_one_use(*use, fractions=fractions)) for use, count in uses.items()]
     orders = parts[0][1]
     return orders.tolist(), np.sum([count * one for count, _, one in parts], axis=0).tolist()
 
 
-def epsilon_upper(uses: Mapping[tuple[float, float], int], delta: float) -> float:
-    """Upper bound on epsilon at `delta` for {(noise_multiplier > 0, sampling_rate > 0): count}, not empty."""
+def _composed(flat: Flat) -> tuple[list[float], list[float]]:
+    """Orders, and bounds on the divergences of everything at them."""
+    if not flat.others:
+        return _gaussians(flat.gaussian)
+    bundles: dict[tuple[Bundle, float], int] = dict(flat.others)
+    bundles |= {(((Gaussian(z), 1),), rate): count for (z, rate), count in flat.gaussian.items()}
+    parts = [count * bundle_divergences(*use) for use, count in bundles.items()]
+    return ORDERS.tolist(), np.sum(parts, axis=0).tolist()
+
+
+def epsilon_upper(flat: Flat, delta: float, conversion: Conversion = "tight") -> float:
+    """Upper bound on epsilon at `delta` for the uses of `flat`: at least one, every one noisy."""
     from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
 
-    orders, divergences = _composed(uses)
+    orders, divergences = _composed(flat)
+    if conversion == "mironov":
+        log = math.log(1 / delta)
+        return min(r + log / (order - 1) for order, r in zip(orders, divergences, strict=True) if order > 1)
     return float(compute_epsilon(orders, divergences, delta)[0])
 
 
-def delta_upper(uses: Mapping[tuple[float, float], int], epsilon: float) -> float:
-    """Upper bound on delta at `epsilon` >= 0 for {(noise_multiplier > 0, sampling_rate > 0): count}, not empty."""
+def delta_upper(flat: Flat, epsilon: float, conversion: Conversion = "tight") -> float:
+    """Upper bound on delta at `epsilon` >= 0 for the uses of `flat`: at least one, every one noisy."""
     from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
 
-    orders, divergences = _composed(uses)
+    orders, divergences = _composed(flat)
+    if conversion == "mironov":
+        logs = [(order - 1) * (r - epsilon) for order, r in zip(orders, divergences, strict=True) if order > 1]
+        return max(math.exp(min(*logs, 0.0)), math.ulp(0.0))
     # exp underflows to zero at large epsilon; the smallest float is still an upper bound
     return max(float(compute_delta(orders, divergences, epsilon)[0]), math.ulp(0.0))

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from cosilo.cli.console import DebugFlag, JsonFlag, QuietFlag, VerboseFlag, note, print_json, stdout
+from cosilo.cli.drawing import draw
+from cosilo.cli.releases import BINOMIAL, JOINT_STEPS_NEED, Prover, Releases
 from cosilo.errors import ConfigError
 from cosilo.privacy import up
 
 if TYPE_CHECKING:
-    from cosilo.privacy import Bound, Event
+    from cosilo.privacy import Bound
 
 __all__ = ["app"]
 
@@ -32,7 +34,20 @@ class AccountantName(StrEnum):
     pld = "pld"
 
 
-MechanismOption = Annotated[str, typer.Option("--mechanism", help="What is released: gaussian.")]
+class ConversionName(StrEnum):
+    """How Renyi divergences become epsilon."""
+
+    tight = "tight"
+    mironov = "mironov"
+
+
+MechanismOption = Annotated[
+    str,
+    typer.Option(
+        "--mechanism",
+        help="gaussian, discrete-gaussian, skellam, laplace, discrete-laplace or poisson-binomial.",
+    ),
+]
 NoiseOption = Annotated[
     float | None, typer.Option("--noise-multiplier", help="Total honest noise sd / l2 sensitivity (z).")
 ]
@@ -48,10 +63,32 @@ ColludingOption = Annotated[
 RateOption = Annotated[
     float, typer.Option("--sampling-rate", help="Probability that a row enters one use's batch; 1: always.")
 ]
-UsesOption = Annotated[int, typer.Option("--uses", help="Number of releases.")]
+UsesOption = Annotated[int | None, typer.Option("--uses", help="Number of releases. [default: 1]")]
 EpsilonOption = Annotated[float, typer.Option("--epsilon", help="The promise.")]
 DeltaOption = Annotated[float, typer.Option("--delta", help="The promise; use less than 1 / rows.")]
 AccountantOption = Annotated[AccountantName, typer.Option("--accountant", help="What proves the bound.")]
+ConversionOption = Annotated[
+    ConversionName, typer.Option("--conversion", help="Of Renyi divergences; mironov: as in older papers, implies rdp.")
+]
+L2Option = Annotated[
+    float, typer.Option("--sensitivity-l2", help="l2 sensitivity in lattice units; matters to discrete noise.")
+]
+DimOption = Annotated[
+    int, typer.Option("--dim", help="Released coordinates; l1 sensitivity is at most l2 min(sqrt(dim), l2).")
+]
+RuleOption = Annotated[
+    str | None, typer.Option("--rule", help="one-step or noisy-steps: count rounds instead of uses.")
+]
+RoundsOption = Annotated[int | None, typer.Option("--rounds", help="Rounds, with --rule. [default: 1]")]
+StepsOption = Annotated[int | None, typer.Option("--local-steps", help="Of noisy-steps, each round. [default: 1]")]
+GuaranteeOption = Annotated[
+    str | None,
+    typer.Option("--guarantee", help="Of noisy-steps: unconditional, joint-steps or naive. [default: unconditional]"),
+]
+TrialsOption = Annotated[int, typer.Option("--trials", help="Of poisson-binomial: coins a coordinate.")]
+ThetaOption = Annotated[
+    float, typer.Option("--theta", help="Of poisson-binomial: largest distance of a coin from 1/2.")
+]
 PlotOption = Annotated[
     Path | None, typer.Option("--plot", help="Draw epsilon over the number of uses into this file (.pdf, .png, .svg).")
 ]
@@ -66,9 +103,18 @@ def epsilon_command(
     contributors: ContributorsOption = None,
     colluding: ColludingOption = 0,
     sampling_rate: RateOption = 1.0,
-    uses: UsesOption = 1,
+    uses: UsesOption = None,
+    rule: RuleOption = None,
+    rounds: RoundsOption = None,
+    local_steps: StepsOption = None,
+    guarantee: GuaranteeOption = None,
+    sensitivity_l2: L2Option = 10000.0,
+    dim: DimOption = 1,
+    trials: TrialsOption = 64,
+    theta: ThetaOption = 0.25,
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = AccountantName.auto,
+    conversion: ConversionOption = ConversionName.tight,
     plot: PlotOption = None,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
@@ -76,27 +122,35 @@ def epsilon_command(
     debug: DebugFlag = False,
 ) -> None:
     """Epsilon of a number of releases with a given noise."""
-    del debug  # read by main
-    from cosilo.accounting import epsilon_and_method
-
-    _check_mechanism(mechanism)
-    z = _noise_multiplier(noise_multiplier, share_multiplier, contributors, colluding)
-    event = _event(z, sampling_rate, uses)
-    bound, method = epsilon_and_method(event, delta, accountant.value)
+    options = locals()  # Typer reads the signature; what the release is, `Releases` picks from it
+    asked, prove = Releases.of(options), Prover(delta, accountant.value, conversion.value)
+    share, count = _share(asked, noise_multiplier, share_multiplier), _count(asked, uses, rounds)
+    event = asked.event(share, count)
+    bound, method = prove.epsilon(event)
     _check_finite(bound)
     note(f"event: {event}", quiet=quiet or not verbose)
     if plot is not None:
-        _plot(plot, z, sampling_rate, uses, delta, accountant)
+        _plot(plot, asked, share, count, prove)
         note(f"drawn: {plot}", quiet=quiet)
-    assumption = _assumption(sampling_rate, contributors, colluding)
+    _print_epsilon(asked, share, count, prove, (bound, method), json=json)
+
+
+def _print_epsilon(
+    asked: Releases, share: float, count: int, prove: Prover, found: tuple[Bound, str], *, json: bool
+) -> None:
+    bound, method = found
+    both = _both(asked, share, count, prove)
     if json:
-        print_json({"epsilon": _pair(bound), "accountant": method, "assumption": assumption})
+        keys = {"epsilon": _pair(bound), "accountant": method, "assumption": asked.assumption}
+        print_json(keys | _keys(both))
         return
+    with_noise = "" if asked.mechanism == BINOMIAL else f" with noise multiplier {asked.total(share):.6g}"
     _say(
-        f"{_releases(uses)} with noise multiplier {z:.6g}{_batches(sampling_rate)} "
-        f"{'is' if uses == 1 else 'are'} ({up(bound.upper)}, {delta:g})-differentially private.",
+        f"{_releases(asked, count)}{with_noise}{_batches(asked.sampling_rate)} "
+        f"{'is' if count == 1 else 'are'} ({up(bound.upper)}, {prove.delta:g})-differentially private.",
         f"{_bracket(bound)} Proved by: {method}.",
-        assumption,
+        asked.assumption,
+        *_sentences(both),
     )
 
 
@@ -108,38 +162,52 @@ def noise_command(
     contributors: ContributorsOption = None,
     colluding: ColludingOption = 0,
     sampling_rate: RateOption = 1.0,
-    uses: UsesOption = 1,
+    uses: UsesOption = None,
+    rule: RuleOption = None,
+    rounds: RoundsOption = None,
+    local_steps: StepsOption = None,
+    guarantee: GuaranteeOption = None,
+    sensitivity_l2: L2Option = 10000.0,
+    dim: DimOption = 1,
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = AccountantName.auto,
+    conversion: ConversionOption = ConversionName.tight,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
     debug: DebugFlag = False,
 ) -> None:
     """Smallest noise with which a number of releases meets a promise."""
-    del debug  # read by main
-    from cosilo.accounting import calibrate_noise
-    from cosilo.accounting import epsilon as account
-
-    _check_mechanism(mechanism)
-    honest = _honest(contributors, colluding)
-    z = calibrate_noise(
-        lambda z: _event(z, sampling_rate, uses), epsilon=epsilon, delta=delta, accountant=accountant.value
-    )
-    event = _event(z, sampling_rate, uses)
-    bound = account(event, delta, accountant.value)
-    note("Nothing is released, so no noise is needed.", quiet=quiet or z > 0)
+    options = locals() | {"trials": 1, "theta": 0.25}  # no use of theirs: poisson-binomial is refused
+    asked, prove = Releases.of(options), Prover(delta, accountant.value, conversion.value)
+    if mechanism == BINOMIAL:
+        raise ConfigError("poisson-binomial has coins instead of noise.", "Try --trials and --theta with epsilon.")
+    count = _count(asked, uses, rounds)
+    share = prove.noise(lambda share: asked.event(share, count), epsilon)
+    event = asked.event(share, count)
+    bound, _ = prove.epsilon(event)
+    note("Nothing is released, so no noise is needed.", quiet=quiet or share > 0)
     note(f"event: {event}", quiet=quiet or not verbose)
-    share = z / math.sqrt(honest)
+    _print_noise(asked, share, count, prove, (bound, epsilon), json=json)
+
+
+def _print_noise(
+    asked: Releases, share: float, count: int, prove: Prover, found: tuple[Bound, float], *, json: bool
+) -> None:
+    bound, epsilon = found
+    both, z = _both(asked, share, count, prove), asked.total(share)
     if json:
-        print_json({"noise_multiplier": z, "share_multiplier": share, "epsilon": _pair(bound)})
+        keys = {"noise_multiplier": z, "share_multiplier": share, "epsilon": _pair(bound)}
+        print_json(keys | _keys(both))
         return
+    honest = asked.honest
     _say(
-        f"{_releases(uses)}{_batches(sampling_rate)} {'needs' if uses == 1 else 'need'} noise multiplier {up(z)} "
-        f"for ({epsilon:g}, {delta:g})-differential privacy: share multiplier {up(share)} from each of {honest} "
-        f"honest contributor{'s' if honest > 1 else ''}.",
+        f"{_releases(asked, count)}{_batches(asked.sampling_rate)} {'needs' if count == 1 else 'need'} noise "
+        f"multiplier {up(z)} for ({epsilon:g}, {prove.delta:g})-differential privacy: share multiplier {up(share)} "
+        f"from each of {honest} honest contributor{'s' if honest > 1 else ''}.",
         f"That reaches epsilon {up(bound.upper)}.",
-        _assumption(sampling_rate, contributors, colluding),
+        asked.assumption,
+        *_sentences(both),
     )
 
 
@@ -153,67 +221,74 @@ def rounds_command(
     contributors: ContributorsOption = None,
     colluding: ColludingOption = 0,
     sampling_rate: RateOption = 1.0,
+    rule: RuleOption = None,
+    local_steps: StepsOption = None,
+    guarantee: GuaranteeOption = None,
+    sensitivity_l2: L2Option = 10000.0,
+    dim: DimOption = 1,
+    trials: TrialsOption = 64,
+    theta: ThetaOption = 0.25,
     delta: DeltaOption = 1e-5,
     accountant: AccountantOption = AccountantName.auto,
+    conversion: ConversionOption = ConversionName.tight,
     json: JsonFlag = False,
     quiet: QuietFlag = False,
     verbose: VerboseFlag = False,
     debug: DebugFlag = False,
 ) -> None:
-    """Largest number of releases with a given noise that meets a promise."""
-    del debug  # read by main
-    from cosilo.accounting import MOST_USES, calibrate_uses
-    from cosilo.accounting import epsilon as account
+    """Largest number of releases (rounds, with --rule) with a given noise that meets a promise."""
+    options = locals()
+    asked, prove = Releases.of(options), Prover(delta, accountant.value, conversion.value)
+    share = _share(asked, noise_multiplier, share_multiplier)
+    count = prove.uses(lambda n: asked.event(share, n), epsilon)
+    note(f"event: {asked.event(share, count)}", quiet=quiet or not verbose)
+    _print_rounds(asked, share, count, prove, (prove.epsilon(asked.event(share, count))[0], epsilon), json=json)
 
-    _check_mechanism(mechanism)
-    z = _noise_multiplier(noise_multiplier, share_multiplier, contributors, colluding)
-    uses = calibrate_uses(
-        lambda n: _event(z, sampling_rate, n), epsilon=epsilon, delta=delta, accountant=accountant.value
-    )
-    event = _event(z, sampling_rate, uses)
-    bound = account(event, delta, accountant.value)
-    note(f"event: {event}", quiet=quiet or not verbose)
+
+def _print_rounds(
+    asked: Releases, share: float, count: int, prove: Prover, found: tuple[Bound, float], *, json: bool
+) -> None:
+    from cosilo.accounting import MOST_USES
+
+    bound, epsilon = found
+    both = _both(asked, share, count, prove)
     if json:
-        print_json({"uses": uses, "epsilon": _pair(bound)})
+        keys = {"uses": count, "epsilon": _pair(bound)}
+        print_json(keys | _keys(both))
         return
-    most = {0: "Not even one, at most", MOST_USES: "At least"}.get(uses, "At most")  # more are not considered
+    most = {0: "Not even one, at most", MOST_USES: "At least"}.get(count, "At most")  # more are not considered
+    with_noise = "" if asked.mechanism == BINOMIAL else f" with noise multiplier {asked.total(share):.6g}"
     _say(
-        f"{most} {_releases(uses)} with noise multiplier {z:.6g}{_batches(sampling_rate)} "
-        f"{'meets' if uses == 1 else 'meet'} ({epsilon:g}, {delta:g})-differential privacy.",
+        f"{most} {_releases(asked, count)}{with_noise}{_batches(asked.sampling_rate)} "
+        f"{'meets' if count == 1 else 'meet'} ({epsilon:g}, {prove.delta:g})-differential privacy.",
         f"They reach epsilon {up(bound.upper)}.",
-        _assumption(sampling_rate, contributors, colluding),
+        asked.assumption,
+        *_sentences(both),
     )
 
 
-def _check_mechanism(mechanism: str) -> None:
-    from cosilo.mechanisms import MECHANISMS
-
-    if mechanism not in MECHANISMS:
-        raise ConfigError(f"There is no mechanism {mechanism!r}.", f"Choose from: {', '.join(MECHANISMS)}.")
-
-
-def _honest(contributors: int | None, colluding: int) -> int:
-    total = 1 if contributors is None else contributors
-    if colluding < 0:
-        raise ConfigError(
-            f"--colluding must be at least 0, got {colluding}.", "Count the silos that share their noise."
-        )
-    if total - colluding < 1:
-        raise ConfigError(
-            f"At least one contributor must be honest, got {total} contributors of whom {colluding} collude.",
-            "Give --contributors larger than --colluding.",
-        )
-    return total - colluding
+def _count(asked: Releases, uses: int | None, rounds: int | None) -> int:
+    """Rounds where there is a rule, uses where there is none."""
+    if uses is not None and asked.rule is not None:
+        raise ConfigError("A rule counts rounds, not uses.", "Give --rounds instead of --uses.")
+    if rounds is not None and asked.rule is None:
+        raise ConfigError("Rounds belong to a rule.", "Give --uses, or --rule one-step or noisy-steps.")
+    given = uses if asked.rule is None else rounds
+    return 1 if given is None else given
 
 
-def _noise_multiplier(noise: float | None, share: float | None, contributors: int | None, colluding: int) -> float:
-    """Total honest noise sd / l2 sensitivity from whichever of the two options was given."""
+def _share(asked: Releases, noise: float | None, share: float | None) -> float:
+    """One contributor's noise sd / l2 sensitivity from whichever of the two options was given."""
+    if asked.mechanism == BINOMIAL:
+        if noise is not None or share is not None:
+            raise ConfigError("poisson-binomial has coins instead of noise.", "Give --trials and --theta.")
+        return 0.0
     if (noise is None) == (share is None):
         raise ConfigError(
             "The noise is given twice." if noise is not None else "The noise is missing.",
             "Give either --noise-multiplier, or --share-multiplier with --contributors.",
         )
-    if noise is not None and (contributors is not None or colluding != 0):
+    if noise is not None and (asked.contributors is not None or asked.colluding != 0):
         raise ConfigError(
             "--noise-multiplier is the noise of all honest contributors together already.",
             "Leave --contributors and --colluding out, or give --share-multiplier.",
@@ -221,13 +296,29 @@ def _noise_multiplier(noise: float | None, share: float | None, contributors: in
     option, value = ("--noise-multiplier", noise) if noise is not None else ("--share-multiplier", share)
     if value is None or not (math.isfinite(value) and value > 0):
         raise ConfigError(f"{option} must be finite and > 0, got {value}.", "Without noise there is no epsilon.")
-    return value if noise is not None else value * math.sqrt(_honest(contributors, colluding))
+    return value
 
 
-def _event(z: float, sampling_rate: float, uses: int) -> Event:
-    from cosilo.privacy import Gaussian, PoissonSampled, Repeated
+def _both(asked: Releases, share: float, count: int, prove: Prover) -> dict[str, Bound]:
+    """For noisy-steps: what holds for every loss, and what the joint-steps claim would be; never one alone."""
+    if not asked.local:
+        return {}
+    return {name: prove.epsilon(asked.event(share, count, name))[0] for name in ("unconditional", "joint-steps")}
 
-    return Repeated(uses, PoissonSampled(sampling_rate, Gaussian(z)))
+
+def _keys(both: dict[str, Bound]) -> dict[str, float | None]:
+    """JSON has no infinity: null says that nothing finite is proved."""
+    found = {f"epsilon_{name.replace('-', '_')}": b.upper for name, b in both.items()}
+    return {key: value if math.isfinite(value) else None for key, value in found.items()}
+
+
+def _sentences(both: dict[str, Bound]) -> list[str]:
+    if not both:
+        return []
+    return [
+        f"Unconditional: epsilon {up(both['unconditional'].upper)}; it assumes nothing about model or loss.",
+        f"Joint steps: epsilon {up(both['joint-steps'].upper)}, only if {JOINT_STEPS_NEED}.",
+    ]
 
 
 def _check_finite(bound: Bound) -> None:
@@ -239,17 +330,11 @@ def _pair(bound: Bound) -> dict[str, Any]:
     return {"lower": bound.lower, "upper": bound.upper}
 
 
-def _assumption(sampling_rate: float, contributors: int | None, colluding: int) -> str:
-    parts = ["Neighbours differ by adding or removing one row", "every use adds fresh Gaussian noise"]
-    if sampling_rate < 1:
-        parts.append(f"every row enters each use by its own secret coin of probability {sampling_rate:g}")
-    if contributors is not None:
-        parts.append(f"the observer sees sums only, and knows the noise of at most {colluding} of {contributors} silos")
-    return "; ".join(parts) + "."
-
-
-def _releases(uses: int) -> str:
-    return f"{uses} release{'' if uses == 1 else 's'}"
+def _releases(asked: Releases, count: int) -> str:
+    if asked.rule is None:
+        return f"{count} release{'' if count == 1 else 's'}"
+    steps = f" of {asked.steps} local step{'' if asked.steps == 1 else 's'}" if asked.local else ""
+    return f"{count} {asked.rule} round{'' if count == 1 else 's'}{steps}"
 
 
 def _batches(sampling_rate: float) -> str:
@@ -270,41 +355,19 @@ def _say(*sentences: str) -> None:
         console.print(sentence, markup=False, soft_wrap=True)
 
 
-def _plot(path: Path, z: float, sampling_rate: float, uses: int, delta: float, accountant: AccountantName) -> None:
+def _plot(path: Path, asked: Releases, share: float, count: int, prove: Prover) -> None:
     """Epsilon over the number of uses: upper bound as a line, the bracket below it shaded."""
-    from cosilo.accounting import epsilon as account
-
-    most = _SAMPLED_PLOT_POINTS if sampling_rate < 1 or accountant != AccountantName.auto else _PLOT_POINTS
-    points = min(max(uses, 1), most)
-    counts = sorted({max(1, round(uses * (k + 1) / points)) for k in range(points)})
-    bounds = [account(_event(z, sampling_rate, n), delta, accountant.value) for n in counts]
+    closed = asked.sampling_rate == 1 and prove.accountant == "auto" and prove.conversion == "tight"
+    points = min(max(count, 1), _PLOT_POINTS if closed else _SAMPLED_PLOT_POINTS)
+    counts = sorted({max(1, round(count * (k + 1) / points)) for k in range(points)})
+    bounds = [prove.epsilon(asked.event(share, n))[0] for n in counts]
     lines = [b.upper for b in bounds], [b.upper if b.lower is None else b.lower for b in bounds]
-    title = f"noise multiplier {z:.4g}, sampling rate {sampling_rate:g}, delta {delta:g}"
-    _draw(path, counts, lines, title)
-
-
-def _draw(path: Path, counts: list[int], lines: tuple[list[float], list[float]], title: str) -> None:
-    import matplotlib as mpl
-    from matplotlib.figure import Figure
-    from matplotlib.ticker import MaxNLocator
-
-    blue = "#0072B2"  # Okabe and Ito's palette: told apart without colour vision and in grey
-    with mpl.rc_context({"font.size": 9, "pdf.fonttype": 42}):
-        figure = Figure(figsize=(5.0, 3.2), layout="constrained")
-        axes = figure.add_subplot()
-        marker = "o" if len(counts) <= _SAMPLED_PLOT_POINTS else ""
-        axes.plot(counts, lines[0], color=blue, marker=marker, markersize=3, label="promise (upper bound)")
-        if lines[0] != lines[1]:
-            axes.fill_between(counts, lines[1], lines[0], color=blue, alpha=0.25, label="where the true value lies")
-        axes.set(xlabel="uses (add or remove one row)", ylabel="epsilon", title=title)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_xlim(left=0)
-        axes.set_ylim(bottom=0)
-        axes.grid(visible=True, linewidth=0.4, alpha=0.5)
-        axes.legend(frameon=False)
-        try:
-            figure.savefig(path, dpi=200)
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"The plot cannot be written to {path}: {error}.", "Give a writable .pdf, .png or .svg."
-            ) from error
+    noise = "" if asked.mechanism == BINOMIAL else f"noise multiplier {asked.total(share):.4g}, "
+    markers = len(counts) <= _SAMPLED_PLOT_POINTS
+    draw(
+        path,
+        counts,
+        lines,
+        markers=markers,
+        title=f"{noise}sampling rate {asked.sampling_rate:g}, delta {prove.delta:g}",
+    )

@@ -43,16 +43,17 @@ def note(text: str, *, quiet: bool = False) -> None:
 
 
 class _Notes(logging.Handler):
-    """Shows the library's warnings as notes, those meant for a silo marked as private."""
+    """Shows what the library says as notes: warnings, those meant for a silo marked as private, and facts of a run."""
 
     def emit(self, record: logging.LogRecord) -> None:
         kind = "private, for the silo" if record.name == "cosilo.silo" else "caution"
-        note(f"{kind}: {record.getMessage()}")
+        note(record.getMessage() if record.levelno < logging.WARNING else f"{kind}: {record.getMessage()}")
 
 
-def listen(*, quiet: bool) -> None:
-    """Show what the library warns of; with `quiet`, nothing."""
+def listen(*, quiet: bool, verbose: bool = False) -> None:
+    """Show what the library warns of, with `verbose` also what it chose; with `quiet`, nothing."""
     logger = logging.getLogger("cosilo")
+    logger.setLevel(logging.INFO if verbose else logging.WARNING)
     logger.handlers = [logging.NullHandler() if quiet else _Notes()]
     logger.propagate = False
 

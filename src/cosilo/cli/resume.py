@@ -24,7 +24,7 @@ def resume(
     from cosilo import engines
     from cosilo.cli.training import Progress, show
 
-    listen(quiet=quiet)
+    listen(quiet=quiet, verbose=verbose)
     with Progress(quiet=quiet, verbose=verbose) as progress:
         result = engines.resume(run, on_round=progress)
     show(result, json=json)

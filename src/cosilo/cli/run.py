@@ -39,7 +39,7 @@ def run(
 
     overrides = [*(set_ or []), *([f"output.directory={dumps(str(output))}"] if output else [])]
     parsed = Job.load(job, tuple(overrides))
-    listen(quiet=quiet)
+    listen(quiet=quiet, verbose=verbose)
     with Progress(quiet=quiet, verbose=verbose) as progress:
         result = engines.run(parsed, on_round=progress, seeded_entropy=seeded_entropy)
     show(result, json=json)

@@ -71,8 +71,10 @@ def show(run: Run, *, json: bool) -> None:
         )
         return
     console = stdout()
-    for line in (_reached(run), _guaranteed(run.privacy), _seen_by_others(run.privacy), _where(run)):
-        console.print(line, markup=False)
+    lines = (_reached(run), _guaranteed(run.privacy), _by_guarantee(run.privacy), _seen_by_others(run.privacy))
+    for line in (*lines, _where(run)):
+        if line:
+            console.print(line, markup=False)
 
 
 def _where(run: Run) -> str:
@@ -92,10 +94,23 @@ def _size(mib: float) -> str:
 def _guaranteed(privacy: dict[str, Any]) -> str:
     seeded = "" if privacy["entropy"] == "system" else " SIMULATION: the noise was seeded, so this holds for nobody."
     return (
-        f"Guaranteed to every single training {privacy['unit']} (add or remove one), against the {privacy['against']}: "
+        f"Guaranteed to every single training {privacy['unit']} (add or remove one), against the {privacy['against']}, "
+        f"{privacy['guarantee']}: "
         f"epsilon = {up(privacy['epsilon'])} at delta = {privacy['delta']:g}, for all models of "
         f"{privacy['rounds']['planned']} rounds together ({privacy['rule']}, {privacy['mechanism']} noise, "
         f"noise multiplier {privacy['noise_multiplier']:.4g}); what that rests on is in privacy.json.{seeded}"
+    )
+
+
+def _by_guarantee(privacy: dict[str, Any]) -> str:
+    """Both numbers of a rule with local steps; empty for others."""
+    joint = privacy["epsilon_joint_steps"]
+    if joint is None:
+        return ""
+    return (
+        f"Unconditional: epsilon = {up(privacy['epsilon_unconditional'])} whatever model and loss are. Joint-steps: "
+        f"epsilon = {up(joint)} if every gradient is evaluated at a function of released sums, which "
+        f"{privacy['local_steps']} local steps {'do not satisfy' if privacy['local_steps'] > 1 else 'satisfies'}."
     )
 
 

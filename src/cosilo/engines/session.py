@@ -33,7 +33,7 @@ from cosilo.errors import CosiloError, InterruptedRunError, ProtocolError, TooFe
 from cosilo.job import Job
 from cosilo.local import RULES
 from cosilo.local.per_example import check_per_example
-from cosilo.planning import Plan, cautions
+from cosilo.planning import Plan, cautions, integers
 from cosilo.rounds import (
     Coordinator,
     CoordinatorState,
@@ -119,6 +119,7 @@ class Session:
 
     def start(self, folder: RunFolder, on_round: OnRound) -> Run:
         """Run all rounds."""
+        _LOG.info(integers(self.plan))
         for caution in cautions(self.job, self.plan):
             _LOG.warning(caution)
         state = self.coordinator.start(models.to_vector(self.module))

@@ -6,10 +6,10 @@ import hashlib
 import json
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import tomli_w
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from cosilo.errors import JobError
 from cosilo.job.explain import explain
@@ -43,6 +43,14 @@ class Job(Section):
     aggregation: Aggregation = Aggregation()
     evaluation: Evaluation = Evaluation()
     output: Output = Output()
+
+    @model_validator(mode="after")
+    def _guarantee_fits_the_rule(self) -> Self:
+        if self.privacy.guarantee == "joint-steps" and self.local.rule != "noisy-steps":
+            raise ValueError(
+                f'privacy.guarantee = "joint-steps" is about local steps and {self.local.rule} has none; remove it'
+            )
+        return self
 
     @classmethod
     def load(cls, path: str | Path, overrides: tuple[str, ...] = ()) -> Job:

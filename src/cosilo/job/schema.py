@@ -201,9 +201,15 @@ class Federation(Section):
 
 
 class Local(Section):
-    """What a silo computes in a round. Without sampling_rate or batch_size: one sum over all rows."""
+    """What a silo computes in a round. Without sampling_rate or batch_size: sums over all rows.
 
-    rule: Literal["one-step"] = "one-step"
+    `steps` and `lr` belong to noisy-steps: local steps a round, and how far a step moves the silo's own model along
+    its noisy mean gradient.
+    """
+
+    rule: Literal["one-step", "noisy-steps"] = "one-step"
+    steps: Annotated[int, Field(ge=1, le=10**4)] | None = None
+    lr: Positive | None = None
     sampling_rate: Annotated[float, Field(gt=0, le=1)] | None = None
     batch_size: Count | None = None
     clipping_norm: Annotated[float, Field(ge=1e-50, le=1e50)] = 1.0  # squares of it stay in float64
@@ -216,9 +222,21 @@ class Local(Section):
             raise ValueError("sampling_rate and batch_size both set the batch; keep one of them")
         return self
 
+    @model_validator(mode="after")
+    def _steps_belong_to_the_rule(self) -> Self:
+        if self.rule == "one-step" and (self.steps is not None or self.lr is not None):
+            raise ValueError('steps and lr do nothing under one-step; remove them, or write rule = "noisy-steps"')
+        if self.rule == "noisy-steps" and (self.steps is None or self.lr is None):
+            raise ValueError("noisy-steps needs steps and lr; write both, such as steps = 4 and lr = 0.5")
+        return self
+
 
 class Privacy(Section):
-    """The promise. Of (epsilon, noise_multiplier, federation.rounds) any two determine the third."""
+    """The promise. Of (epsilon, noise_multiplier, federation.rounds) any two determine the third.
+
+    `guarantee` = "joint-steps" asks P1's Theorem 4.6 for noisy-steps: it assumes that every gradient is evaluated at a
+    function of released sums, which several local steps do not satisfy; "unconditional" assumes nothing.
+    """
 
     unit: Literal["example"] = "example"
     relation: Literal["add-or-remove-one"] = "add-or-remove-one"
@@ -226,15 +244,26 @@ class Privacy(Section):
     epsilon: Positive | None = None
     delta: Annotated[float, Field(gt=0, lt=1)]
     noise_multiplier: Positive | None = None
-    mechanism: Literal["gaussian"] = "gaussian"
+    mechanism: Literal["discrete-gaussian", "skellam", "gaussian", "laplace", "discrete-laplace"] = "discrete-gaussian"
+    guarantee: Literal["unconditional", "joint-steps"] = "unconditional"
     colluding_silos: Annotated[int, Field(ge=0)] = 1
     accountant: Literal["auto", "pld", "rdp"] = "auto"
 
 
 class Aggregation(Section):
-    """How messages are summed. "plain": the server sees every silo's noisy message."""
+    """How messages are summed. "plain": the server sees every silo's noisy message.
+
+    Messages are integers modulo 2^ring_bits. `granularity` is the real value of one lattice unit, `clamp` the largest
+    coordinate of a silo's sum, both in the units of the clipping norm; left out, they are chosen so that rounding costs
+    little, nothing is cut and no sum leaves the ring. `rotation` spreads a vector over all coordinates before it is
+    clamped: for small rings with a clamp that cuts.
+    """
 
     protocol: Literal["plain"] = "plain"
+    ring_bits: Literal["auto"] | Annotated[int, Field(ge=16, le=64)] = "auto"
+    granularity: Positive | None = None
+    clamp: Positive | None = None
+    rotation: bool = False
 
 
 class Evaluation(Section):

@@ -1,16 +1,17 @@
-"""Sentences that a careful reader of a plan wants to know."""
+"""Sentences that a careful reader of a plan wants to know: what was chosen, and what the numbers do not say."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cosilo.planning.ring import ACCEPTED
 from cosilo.privacy import up
 
 if TYPE_CHECKING:
     from cosilo.job import Job
     from cosilo.planning.plan import Plan
 
-__all__ = ["cautions"]
+__all__ = ["cautions", "integers"]
 
 
 def cautions(job: Job, plan: Plan) -> tuple[str, ...]:
@@ -29,4 +30,36 @@ def cautions(job: Job, plan: Plan) -> tuple[str, ...]:
             f'The promise is made to outsiders: under protocol "{job.aggregation.protocol}" the server sees every '
             f"silo's message, and against it epsilon is {up(plan.epsilon_against['server'])}."
         )
+    found.extend(_about_integers(job, plan))
+    if plan.guarantee == "joint-steps" and plan.epsilon_joint_steps is not None and plan.steps > 1:
+        found.append(
+            f"The promise rests on joint-steps, which is not proved for {plan.steps} local steps: epsilon "
+            f"{up(plan.epsilon)} is claimed, {up(plan.epsilon_unconditional)} is what holds."
+        )
     return tuple(found)
+
+
+def _about_integers(job: Job, plan: Plan) -> list[str]:
+    found = []
+    if plan.inflation > ACCEPTED:
+        found.append(
+            f"Rounding to a granularity of {plan.granularity:.3g} adds {plan.inflation:.2%} to the sensitivity and so "
+            "to the noise. A larger aggregation.ring_bits, or a smaller clamp, allows a finer one."
+        )
+    if job.aggregation.clamp is not None:
+        found.append(
+            f"Coordinates of a silo's sum beyond {job.aggregation.clamp:.4g} are cut: that costs no privacy, but the "
+            "model may learn something else."
+        )
+    return found
+
+
+def integers(plan: Plan) -> str:
+    """Granularity, clamp and ring of a plan, in words."""
+    clamps = [part.clamp for part in plan.silos.values()]
+    return (
+        f"Integers: granularity {plan.granularity:.4g} ({plan.clipping_norm / plan.granularity:,.0f} units in the "
+        f"clipping norm), coordinates clamped at {min(clamps):.4g} to {max(clamps):.4g}, {plan.ring_bits}-bit ring "
+        f"(sums reach {plan.sum_bound / 2 ** (plan.ring_bits - 1):.1%} of its half), noise sd {plan.sigma:.4g} units a "
+        f"silo and step. Rounding adds {plan.inflation:.4%} to the sensitivity."
+    )

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosilo.errors import DivergedError, ProtocolError, TooFewSilosError
+from cosilo.lattice import decode, unwrap
 from cosilo.local import RULES
 from cosilo.optimizers import average, averaged
-from cosilo.rounds.messages import Task, Update, Vector
+from cosilo.rounds.messages import Residues, Task, Update, Vector
+from cosilo.rounds.rotation import rotation_seed
 
 if TYPE_CHECKING:
     from cosilo.optimizers import ServerOptimizer, State
@@ -71,8 +73,9 @@ class Coordinator:
         """
         task = self._task(state)
         update = Update.decode(message)
-        found = (update.run, update.round, update.attempt, update.model, update.silo, update.vector.size)
-        expected = (task.run, task.round, task.attempt, task.digest, silo, self.plan.dim)
+        shape = (update.ring_bits, update.residues.size)
+        found = (update.run, update.round, update.attempt, update.model, update.silo, shape)
+        expected = (task.run, task.round, task.attempt, task.digest, silo, self._shape)
         if silo not in self.schedule.cohort(task.round) or found != expected:
             raise ProtocolError(
                 f"Round {task.round}: the update delivered by {silo!r} belongs to another silo, round or model.",
@@ -96,7 +99,8 @@ class Coordinator:
                 f"{self.plan.min_survivors}.",
                 "See the silos' logs; a lower federation.min_survivors needs a new plan.",
             )
-        total = np.sum([updates[silo].vector for silo in sorted(updates)], axis=0)
+        residues = np.sum([update.residues for update in updates.values()], axis=0, dtype=np.uint64)
+        total = self._decoded(residues, number, state.attempt + 1)
         divisor = sum(RULES[self.plan.rule].divisor(self.plan.terms(silo)) for silo in updates)
         theta, optimizer = self.optimizer.apply(state.theta, total / divisor, state.optimizer)
         if not (np.abs(theta) < np.finfo(np.float32).max).all():
@@ -113,6 +117,18 @@ class Coordinator:
     def failed(self, state: CoordinatorState) -> CoordinatorState:
         """The state after a round that messages left but that could not be finished."""
         return replace(state, attempt=state.attempt + 1)
+
+    @property
+    def _shape(self) -> tuple[int, int]:
+        """Bits and number of an update's residues."""
+        lattice = self.plan.lattice(next(iter(self.plan.silos)))
+        return lattice.ring_bits, lattice.coordinates
+
+    def _decoded(self, residues: Residues, number: int, attempt: int) -> Vector:
+        """The real vector of a sum of residues, shape (dim,); additions modulo 2^64 are exact in every ring."""
+        lattice = self.plan.lattice(next(iter(self.plan.silos)))
+        seed = rotation_seed(self.run, number, attempt)
+        return decode(unwrap(residues, lattice.ring_bits), lattice, seed)
 
     def _task(self, state: CoordinatorState) -> Task:
         return Task(run=self.run, round=state.round + 1, attempt=state.attempt + 1, vector=state.theta)

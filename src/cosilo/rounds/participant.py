@@ -1,4 +1,8 @@
-"""A silo's side of a round: checks the task, computes, adds its noise, answers once."""
+"""A silo's side of a round: checks the task, computes, rounds, adds its noise, answers once.
+
+This is where rule, lattice and noise meet: a rule gets a `_Desk`, which hands out each step's batch stream once and
+turns each step's vector into noisy integers once. A rule that left out a step's noise is stopped before anything leaves.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from cosilo.entropy import Context, Purpose
 from cosilo.errors import ProtocolError, RefusedError
-from cosilo.local import RULES
+from cosilo.lattice import decode, encode, wrap
+from cosilo.local import Noisy
 from cosilo.mechanisms import MECHANISMS
-from cosilo.rounds.messages import Task, Update
+from cosilo.rounds.messages import Task, Update, Vector
+from cosilo.rounds.rotation import rotation_seed
 
 if TYPE_CHECKING:
     from cosilo.entropy import Entropy, Stream
@@ -58,25 +64,19 @@ class Participant:
         self._check(task)
         self.log.last = (task.round, task.attempt)
         self.log.replies += 1
-        release = self.work.release(task.vector, self._stream(task, "batch"))
+        desk = _Desk(self, task)
+        release = self.work.release(task.vector, desk)
         self.log.non_finite += release.non_finite
-        sensitivity = RULES[self.plan.rule].sensitivity(self.plan.terms(self.silo))
-        noisy = MECHANISMS[self.plan.mechanism].add_share(
-            release.vector, sensitivity.l2, self.plan.share_multiplier, self._stream(task, "noise")
-        )
+        desk.check()
         return Update(
             run=self.run,
             round=task.round,
             attempt=task.attempt,
             silo=self.silo,
             model=task.digest,
-            vector=noisy,
+            ring_bits=self.plan.ring_bits,
+            residues=wrap(release.integers, self.plan.ring_bits),
         ).encode()
-
-    def _stream(self, task: Task, purpose: Purpose) -> Stream:
-        return self.entropy.stream(
-            Context(run=self.run, silo=self.silo, round=task.round, attempt=task.attempt, purpose=purpose)
-        )
 
     def _check(self, task: Task) -> None:
         here = f"Silo {self.silo!r}, round {task.round}, attempt {task.attempt}"
@@ -99,3 +99,46 @@ class Participant:
                 f"{here}: all {allowed} planned replies are used; one more would break the promised epsilon.",
                 "Stop here, or plan a new run with its own budget.",
             )
+
+
+class _Desk:
+    """One task's randomness and noise, as a rule sees it (`local.StepDesk`)."""
+
+    def __init__(self, participant: Participant, task: Task) -> None:
+        self._participant, self._task = participant, task
+        self._terms = participant.plan.terms(participant.silo)
+        self._mechanism = MECHANISMS[participant.plan.mechanism]
+        self._seed = rotation_seed(task.run, task.round, task.attempt)
+        self._noised: list[int] = []
+
+    def batch(self, step: int) -> Stream:
+        return self._stream("batch", step)
+
+    def noisy(self, step: int, vector: Vector) -> Noisy:
+        terms = self._terms
+        integers = encode(vector, terms.lattice, self._stream("rounding", step), self._seed)
+        integers = integers + self._mechanism.sample(self._stream("noise", step), integers.size, terms.sigma)
+        self._noised.append(step)
+        return Noisy(integers, decode(integers, terms.lattice, self._seed))
+
+    def check(self) -> None:
+        """Raise RefusedError unless every step's vector was noised once."""
+        if self._noised != list(range(self._terms.steps)):
+            raise RefusedError(
+                f"The rule {self._participant.plan.rule!r} noised steps {self._noised}, not 0 to "
+                f"{self._terms.steps - 1} once each.",
+                "This is a fault of the rule; nothing was sent.",
+            )
+
+    def _stream(self, purpose: Purpose, step: int) -> Stream:
+        task = self._task
+        return self._participant.entropy.stream(
+            Context(
+                run=task.run,
+                silo=self._participant.silo,
+                round=task.round,
+                attempt=task.attempt,
+                purpose=purpose,
+                step=step,
+            )
+        )

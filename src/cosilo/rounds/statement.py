@@ -46,7 +46,7 @@ _NOT_COVERED = (
     "Poisoned inputs, and silos that do not run this code or whose random generator is broken.",
 )
 _PUBLIC_ROWS = "The held-out rows: they are public by declaration and carry no guarantee."
-_VERSIONED = ("cosilo", "dp-accounting", "numpy", "torch", "cryptography")
+_VERSIONED = ("cosilo", "dp-accounting", "numpy", "numba", "torch", "cryptography")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,9 +92,10 @@ def statement(
 ) -> dict[str, Any]:
     """privacy.json: plain JSON data, every epsilon an upper bound; None where nothing is known or nothing applies."""
     rule, mechanism = RULES[plan.rule], MECHANISMS[plan.mechanism]
-    not_covered = [mechanism.limits, *_NOT_COVERED, *([_PUBLIC_ROWS] if public_test_rows else [])]
+    limits = [mechanism.limits] if mechanism.limits else []
+    not_covered = [*limits, *_NOT_COVERED, *([_PUBLIC_ROWS] if public_test_rows else [])]
     observer = _OBSERVERS[plan.against].format(colluding=plan.colluding_silos)
-    sentences = (rule.assumption, _PUBLIC, observer, _ENTROPY[entropy], _ALL_MODELS)
+    sentences = (rule.assumptions[plan.guarantee], _PUBLIC, observer, _ENTROPY[entropy], _ALL_MODELS)
     return {
         "unit": job.privacy.unit,
         "relation": job.privacy.relation,
@@ -102,7 +103,7 @@ def statement(
         **_promise(plan),
         "rule": plan.rule,
         "mechanism": plan.mechanism,
-        "guarantee": "unconditional",
+        "guarantee": plan.guarantee,
         "assumption": " ".join(sentences),
         "protocol": job.aggregation.protocol,
         **_noise(plan),
@@ -116,18 +117,32 @@ def statement(
 
 
 def _promise(plan: Plan) -> dict[str, Any]:
-    overflow = plan.overflow
+    rounding, sampler = plan.roundings * plan.rounding_failure, _sampler(plan)
+    spent = rounding + (sampler or 0.0) + plan.outgrown
     return {
         "epsilon": plan.epsilon,
         "delta": plan.delta,
-        "delta_items": {"curve": plan.delta - overflow, "rounding": 0.0, "sampler": None, "overflow": overflow},
-        "failure_probability": {"rounding": 0.0, "sampler": None, "overflow": overflow},
-        "epsilon_unconditional": plan.epsilon,
-        "epsilon_joint_steps": None,
+        "delta_items": {
+            "curve": plan.delta - spent,
+            "rounding": rounding,
+            "sampler": sampler,
+            "slots": plan.outgrown,
+        },
+        "failure_probability": {"rounding": rounding, "sampler": sampler, "overflow": plan.overflow},
+        "epsilon_unconditional": plan.epsilon_unconditional,
+        "epsilon_joint_steps": plan.epsilon_joint_steps,
         "against": plan.against,
         "epsilon_against": dict(plan.epsilon_against),
         "accountant": plan.proved_by,
     }
+
+
+def _sampler(plan: Plan) -> float | None:
+    """Of delta: (1 + e^epsilon) times the distance of all draws of a run from their exact laws."""
+    if plan.draw_error is None:
+        return None
+    draws = plan.roundings * plan.cohort * plan.lattice(plan.dearest).coordinates
+    return (1 + math.exp(plan.epsilon)) * draws * plan.draw_error
 
 
 def _noise(plan: Plan) -> dict[str, Any]:
@@ -135,8 +150,12 @@ def _noise(plan: Plan) -> dict[str, Any]:
         "clipping_norm": plan.clipping_norm,
         "noise_multiplier": plan.noise_multiplier,
         "share_multiplier": plan.share_multiplier,
-        "granularity": None,
-        "ring_bits": None,
+        "local_steps": plan.steps,
+        "granularity": plan.granularity,
+        "ring_bits": plan.ring_bits,
+        "clamp": {name: part.clamp for name, part in plan.silos.items()},
+        "rotation": plan.rotation,
+        "rounding_inflation": plan.inflation,
         "colluding_silos": plan.colluding_silos,
         "honest_contributors": seen_contributors(plan.against, plan.honest),
         "silos": len(plan.silos),

@@ -1,0 +1,1 @@
+"""Measurements beside named peers; run by hand: `python -m benchmarks`."""

@@ -1,0 +1,22 @@
+"""`python -m benchmarks NAME [options]`."""
+
+from __future__ import annotations
+
+import argparse
+
+from benchmarks import noise
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Run one benchmark; exit status 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    names = parser.add_subparsers(dest="name", required=True)
+    noise.arguments(names.add_parser("noise", help="draws per second of integer noise"))
+    asked = parser.parse_args()
+    raise SystemExit(asked.run(asked))
+
+
+if __name__ == "__main__":
+    main()
