@@ -122,7 +122,7 @@ def _start() -> list[Row]:
         for _ in range(4)
     ][1:]
     plain = {"peer": None, "peer_name": None, "ratio": None, "bar": None, "ok": None}
-    return [Row(what="first draws of a second process", unit="seconds", ours=statistics.median(runs), **plain)]  # type: ignore[arg-type]
+    return [Row(what="first draws of a second process", unit="seconds", ours=statistics.median(runs), **plain)]
 
 
 def run(asked: argparse.Namespace) -> int:

@@ -11,7 +11,7 @@ from scipy.special import ive, logsumexp
 from scipy.stats import binom
 
 from cosilo.accounting import delta, epsilon, flatten
-from cosilo.accounting.renyi import ORDERS, bundle_divergences, pure_epsilon
+from cosilo.accounting.renyi import ORDERS, _amplified, bundle_divergences, pure_epsilon
 from cosilo.errors import ConfigError
 from cosilo.privacy import (
     Composed,
@@ -58,7 +58,7 @@ def log_discrete_gaussian(sigma: float, shift: int) -> np.ndarray:
 def test_discrete_noise_is_above_the_exact_divergence(order: int, shift: int) -> None:
     skellam = Skellam(l1=shift, l2=shift, sigma=4, contributors=4, dim=1)
     exact = divergence(log_skellam(64, shift), log_skellam(64, 0), order)
-    assert exact <= at(skellam, order) <= 1.2 * exact
+    assert exact <= at(skellam, order) <= 1.5 * exact  # the published bound is loose far out
     gauss = DiscreteGaussian(l2=shift, sigma=8, contributors=1, dim=1)
     exact = divergence(log_discrete_gaussian(8, shift), log_discrete_gaussian(8, 0), order)
     assert exact * (1 - 1e-9) <= at(gauss, order) <= 1.001 * exact
@@ -73,6 +73,22 @@ def test_amplification_holds_both_ways(rate: float, order: int) -> None:
     exact = divergence(mixed, base, order)
     assert divergence(base, mixed, order) <= exact * (1 + 1e-9)
     assert exact * (1 - 1e-9) <= bound <= 1.001 * exact
+
+
+@pytest.mark.parametrize("rate", [1e-3, 0.1, 0.6, 0.99])
+@pytest.mark.parametrize("order", [2, 3, 8, 40])
+def test_amplification_needs_no_symmetry(rate: float, order: int) -> None:
+    """Absence against presence, for random pairs of laws, against the formula with the larger of both divergences."""
+    rng = np.random.default_rng(7)
+    orders = np.arange(2, 1025, dtype=float)
+    for _ in range(20):
+        p, q = np.log(rng.dirichlet([0.3] * 4) + 1e-12), np.log(rng.dirichlet([0.3] * 4) + 1e-12)
+        p, q = p - logsumexp(p), q - logsumexp(q)
+        there, back = (logsumexp(np.outer(orders, s) + np.outer(1 - orders, t), axis=1) for s, t in ((p, q), (q, p)))
+        both = np.maximum(there, back) / (orders - 1)
+        bound = float(_amplified(both, rate)[ORDERS.tolist().index(order)])
+        mixed = np.logaddexp(math.log1p(-rate) + q, math.log(rate) + p)
+        assert max(divergence(q, mixed, order), divergence(mixed, q, order)) <= bound * (1 + 1e-9)
 
 
 def test_amplification_of_next_to_nothing_is_positive_and_small() -> None:

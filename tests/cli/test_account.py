@@ -126,3 +126,86 @@ def test_a_plot_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
         CliRunner().invoke(
             app, ["epsilon", "--noise-multiplier", "1", "--plot", str(tmp_path / "x.xyz")], catch_exceptions=False
         )
+
+
+@pytest.mark.parametrize(
+    ("steps", "share", "paper", "by_pld"),
+    [
+        (1, 0.6903, (5.00, 2.78, 1.22, 0.64), (3.666, 1.777, 0.634, 0.311)),
+        (10, 0.9020, (5.00, 2.61, 1.19, 0.72), (3.534, 1.753, 0.788, 0.476)),
+        (50, 1.1794, (5.00, 2.86, 1.55, 1.03), (3.790, 2.149, 1.143, 0.744)),
+    ],
+)
+def test_table_1_by_command(steps: int, share: float, paper: tuple[float, ...], by_pld: tuple[float, ...]) -> None:
+    """P1, Table 1, and the same noise as Gaussian by PLD."""
+    for parties, theirs, ours in zip((1, 2, 5, 10), paper, by_pld, strict=True):
+        line = f"epsilon --share-multiplier {share} --contributors {parties} --sampling-rate 0.1 --uses {steps}"
+        assert call(f"{line} --mechanism skellam --conversion mironov")["epsilon"]["upper"] == pytest.approx(
+            theirs, abs=0.01
+        )
+        assert call(f"{line} --mechanism gaussian")["epsilon"]["upper"] == pytest.approx(ours, abs=1e-3)
+
+
+def test_noisy_steps_never_show_one_number_alone() -> None:
+    line = "--mechanism discrete-gaussian --rule noisy-steps --local-steps 11 --contributors 10 --rounds 1"
+    result = call(f"noise {line} --guarantee joint-steps --epsilon 1")
+    assert set(result) == {
+        "noise_multiplier", "share_multiplier", "epsilon", "epsilon_unconditional", "epsilon_joint_steps"
+    }  # fmt: skip
+    assert result["epsilon_joint_steps"] == pytest.approx(1.0, abs=1e-6)
+    assert result["epsilon_unconditional"] == pytest.approx(3.4468, abs=1e-3)
+    share = result["share_multiplier"]
+    back = call(f"epsilon {line} --share-multiplier {share!r}")
+    assert back["epsilon"]["upper"] == back["epsilon_unconditional"] == pytest.approx(3.4468, abs=1e-3)
+    text = say(f"epsilon {line} --share-multiplier {share!r} --guarantee joint-steps")
+    assert "NOT PROVED" in text
+    assert "Unconditional: epsilon 3.447" in text
+    assert "false for ordinary local SGD" in text
+    naive = call(f"epsilon {line} --share-multiplier {share!r} --guarantee naive")
+    once = call(f"epsilon --noise-multiplier {share * math.sqrt(10) / 11!r}")
+    assert naive["epsilon"]["upper"] == pytest.approx(once["epsilon"]["upper"], rel=1e-6)
+    most = call(f"rounds {line.replace(' --rounds 1', '')} --share-multiplier 40 --epsilon 2")
+    assert most["epsilon_unconditional"] <= 2 < most["uses"]
+    assert most["epsilon_joint_steps"] < most["epsilon_unconditional"]
+
+
+def test_one_step_rounds_are_uses() -> None:
+    rounds = call("epsilon --rule one-step --rounds 20 --noise-multiplier 16.7 --mechanism discrete-gaussian")
+    uses = call("epsilon --uses 20 --noise-multiplier 16.7 --mechanism gaussian")
+    assert rounds["epsilon"]["upper"] == pytest.approx(uses["epsilon"]["upper"], rel=1e-6)
+
+
+def test_noises_of_a_single_silo_and_coins() -> None:
+    for mechanism in ("laplace", "discrete-laplace"):
+        result = call(f"noise --mechanism {mechanism} --epsilon 0.5 --contributors 9")
+        assert result["share_multiplier"] == result["noise_multiplier"] == pytest.approx(2 * math.sqrt(2), rel=1e-6)
+    coins = call("epsilon --mechanism poisson-binomial --trials 4 --theta 0.1 --contributors 30 --dim 2")
+    assert 0 < coins["epsilon"]["upper"] < 8 * math.log(1.5)
+    assert "contributor's values" in coins["assumption"]
+    fine, coarse = (
+        call(f"epsilon --mechanism skellam --noise-multiplier 3 --dim 1000 --sensitivity-l2 {l2}") for l2 in (1e6, 10)
+    )
+    assert fine["epsilon"]["upper"] < coarse["epsilon"]["upper"]
+
+
+@pytest.mark.parametrize(
+    ("line", "sentence"),
+    [
+        ("epsilon --noise-multiplier 1 --rule one-step --uses 3", "counts rounds, not uses"),
+        ("epsilon --noise-multiplier 1 --rounds 3", "Rounds belong to a rule"),
+        ("epsilon --noise-multiplier 1 --local-steps 3", "belong to noisy-steps"),
+        ("epsilon --noise-multiplier 1 --guarantee naive", "belong to noisy-steps"),
+        ("epsilon --noise-multiplier 1 --rule two-step", "no rule"),
+        ("epsilon --noise-multiplier 1 --rule noisy-steps --guarantee hope", "no guarantee"),
+        ("epsilon --noise-multiplier 1 --rule noisy-steps --local-steps 0", "at least 1"),
+        ("epsilon --noise-multiplier 1 --dim 0", "--dim must be at least 1"),
+        ("epsilon --noise-multiplier 1 --sensitivity-l2 nan", "--sensitivity-l2 must be finite"),
+        ("epsilon --noise-multiplier 1 --mechanism poisson-binomial", "coins instead of noise"),
+        ("epsilon --mechanism poisson-binomial --rule noisy-steps", "adds no noise at a step"),
+        ("noise --epsilon 1 --mechanism poisson-binomial", "coins instead of noise"),
+        ("epsilon --noise-multiplier 1 --conversion mironov --accountant pld", "belongs to rdp"),
+    ],
+)
+def test_new_refusals_are_sentences(line: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        CliRunner().invoke(app, line.split(), catch_exceptions=False)

@@ -22,7 +22,10 @@ def test_run_prints_what_was_reached_and_what_was_guaranteed(folder: Path, cosil
     assert done.code == 0
     text = " ".join(done.out.split())
     assert "Reached: test accuracy" in text
-    assert "Guaranteed to every single training example (add or remove one), against the server: epsilon = 1 at" in text
+    assert (
+        "Guaranteed to every single training example (add or remove one), against the server, unconditional: epsilon"
+        in text
+    )
     assert "by one silo's own noise alone" in text
     assert (folder / "runs" / "wards" / "privacy.json").exists()
 
@@ -41,6 +44,50 @@ def test_quiet_and_verbose(folder: Path, cosilo: Call):
     verbose = cosilo("run", "job.toml", "-v")
     assert "round 3/3: 3 silos" in verbose.err
     assert "test auc" in verbose.err
+
+
+def test_verbose_tells_the_integers(folder: Path, cosilo: Call):
+    err = " ".join(cosilo("run", "job.toml", "-v").err.split())
+    assert "Integers: granularity " in err
+    assert "-bit ring (sums reach " in err
+    share = float(err.split("Rounding adds ")[1].split("%", maxsplit=1)[0])
+    assert 0 < share < 0.1
+    assert "Integers:" not in cosilo("run", "job.toml").err
+
+
+def test_noisy_steps_always_prints_both_numbers(folder: Path, cosilo: Call):
+    local = ("local.rule=noisy-steps", "local.steps=4", "local.lr=1.0", "privacy.against=outsider")
+    arguments = [part for pair in local for part in ("--set", pair)]
+    for guarantee in ("unconditional", "joint-steps"):
+        done = cosilo("run", "job.toml", *arguments, "--set", f"privacy.guarantee={guarantee}")
+        text = " ".join(done.out.split())
+        assert f"against the outsider, {guarantee}: epsilon = " in text
+        assert "Unconditional: epsilon = " in text
+        assert "Joint-steps: epsilon = " in text
+        assert "which 4 local steps do not satisfy" in text
+        assert ("is what holds" in " ".join(done.err.split())) is (guarantee == "joint-steps")
+
+
+WRONG_INTEGERS = {
+    "ring": (("aggregation.ring_bits=16", "aggregation.granularity=1e-4"), "A ring of 16 bits is too small"),
+    "granularity": (("aggregation.granularity=1e-30",), "2^51 times the granularity"),
+    "coarse": (("aggregation.granularity=100", "privacy.epsilon=1e4"), "Discrete Gaussian noise is validated for"),
+    "steps": (("local.steps=2",), "steps and lr do nothing under one-step"),
+    "skellam": (
+        ("privacy.mechanism=skellam", "privacy.epsilon=0.001", "aggregation.granularity=1e-4"),
+        "Skellam noise is validated for",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_INTEGERS)
+def test_impossible_integers_are_refused_with_numbers_and_write_nothing(folder: Path, cosilo: Call, name: str):
+    overrides, what = WRONG_INTEGERS[name]
+    done = cosilo("run", "job.toml", *(part for override in overrides for part in ("--set", override)))
+    assert done.code == 2
+    assert what in " ".join(done.err.split())
+    assert "unexpected" not in done.err
+    assert not (folder / "runs").exists()
 
 
 def test_predict(folder: Path, cosilo: Call):

@@ -47,8 +47,8 @@ def test_coins_are_exact_for_the_float():
 def test_a_padded_sum_decodes_without_bias():
     rng = np.random.default_rng(1)
     vectors = rng.uniform(-2, 2, (3, 4000))
-    sent = [*vectors, np.zeros(4000)]  # a fourth contributor is absent and replaced
-    total = np.sum([pb.sample(stream(f"{i}"), pb.encode(x, 2.0, 0.25), 64) for i, x in enumerate(sent)], axis=0)
+    sent = [pb.sample(stream(f"{i}"), pb.encode(x, 2.0, 0.25), 64) for i, x in enumerate(vectors)]
+    total = np.sum([*sent, pb.padding(stream("absent"), 4000, 64)], axis=0)
     error = pb.decode(total, 2.0, 64, 0.25, 4) - vectors.sum(axis=0)
     # Variance of one coordinate at most 4 * 64 / 4 * (2 / (0.25 * 64))^2 = 1.
     assert abs(error.mean()) < 6.2 / np.sqrt(4000)

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from cosilo.entropy import Context, Entropy
+from cosilo.entropy import Context, Entropy, Purpose, Stream
 from cosilo.job import Job
-from cosilo.local import RULES
+from cosilo.lattice import decode, encode, unwrap, wrap
 from cosilo.mechanisms import MECHANISMS
 from cosilo.planning import Facts, Plan, make_plan
 
@@ -40,14 +40,19 @@ def planned() -> Plan:
 
 def released(plan: Plan, clean: float, honest: int) -> NDArray[np.float64]:
     """The sum of honest silos' messages, one of which holds the row's clipped gradient `clean`."""
-    sensitivity = RULES[plan.rule].sensitivity(plan.terms("a")).l2
-    total = np.zeros(TRIALS)
+    wide = replace(plan, dim=TRIALS)
     entropy = Entropy.system()
+
+    def stream(silo: str, purpose: Purpose) -> Stream:
+        return entropy.stream(Context(run=bytes(32), silo=silo, round=1, attempt=1, purpose=purpose))
+
+    total = np.zeros(TRIALS, dtype=np.uint64)
     for silo in SILOS[:honest]:
-        stream = entropy.stream(Context(run=bytes(32), silo=silo, round=1, attempt=1, purpose="noise"))
         value = np.full(TRIALS, clean if silo == "a" else 0.0)
-        total += MECHANISMS[plan.mechanism].add_share(value, sensitivity, plan.share_multiplier, stream)
-    return total
+        integers = encode(value, wide.lattice(silo), stream(silo, "rounding"))
+        integers = integers + MECHANISMS[plan.mechanism].sample(stream(silo, "noise"), TRIALS, plan.sigma)
+        total += wrap(integers, plan.ring_bits)
+    return decode(unwrap(total, plan.ring_bits), wide.lattice("a"))
 
 
 def epsilon_lower(without: NDArray[np.float64], with_row: NDArray[np.float64], sd: float, delta: float) -> float:

@@ -308,4 +308,5 @@ def upper_delta(
         best = min(best, _total(route, flat, epsilon))
         if number == 0 and not route.coarse and route.distance > 0 and not _worth_more(route, epsilon, delta):
             break
-    return best
+    spent = flat.failure + _charge(flat.distance, epsilon)
+    return best if spent < delta or spent == 0 else max(best, math.nextafter(delta, 1.0))  # as `epsilon` sees it

@@ -68,6 +68,8 @@ def calibrate_noise(
     z = math.exp(_close_in(excess, low, high, _CLOSE if sampled else _EXACT))
     nudge = 2.0**-52
     while epsilon_bound(make_event(z), delta, accountant, conversion=conversion).upper > epsilon:
+        if nudge > 1:
+            raise _hopeless()
         z, nudge = z * (1 + nudge), 2 * nudge
     return z
 
@@ -132,6 +134,12 @@ def _guess(make_event: Callable[[float], Event], target: float) -> float:
     return high
 
 
+def _hopeless() -> ConfigError:
+    return ConfigError(
+        "No noise_multiplier up to 1e15 meets this epsilon and delta.", "Allow a larger epsilon or delta."
+    )
+
+
 _Point = tuple[float, float]
 
 
@@ -148,9 +156,7 @@ def _bracket(excess: Callable[[float], float], start: float) -> tuple[_Point, _P
             high, at = point, max(at - step, _LEAST)
         if point[0] == at:  # an end of what is considered
             if point[1] > 0:
-                raise ConfigError(
-                    "No noise_multiplier up to 1e15 meets this epsilon and delta.", "Allow a larger epsilon or delta."
-                )
+                raise _hopeless()
             return point, point
         step *= 2
     return low, high

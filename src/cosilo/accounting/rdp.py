@@ -36,6 +36,7 @@ Conversion: TypeAlias = Literal["tight", "mironov"]
 _SERIES_REST = 2.0**-40  # dp_accounting stops its fractional series at exp(-30) of the sum: 1e-13, ten times over
 _ULPS = 2.0**-50  # four roundings in every log binomial and log power
 _NO_FRACTIONS = 100.0  # noise_multiplier from which dp_accounting's fractional series converges slowly, then not
+_LEAST_ORDER = 1.01
 _ORDERS = [*range(2, 65), 128, 256, 512, 1024]
 
 
@@ -61,41 +62,42 @@ def _one_use(noise_multiplier: float, sampling_rate: float, *, fractions: bool) 
     return orders, np.maximum(computed, 0.0) * (1 + _ULPS) + (rounding if sampling_rate < 1 else 0.0)
 
 
-def _gaussians(uses: Mapping[tuple[float, float], int]) -> tuple[list[float], list[float]]:
+def _gaussians(uses: Mapping[tuple[float, float], int]) -> tuple[Floats, Floats]:
     fractions = all(noise_multiplier <= _NO_FRACTIONS for noise_multiplier, _ in uses)
     parts = [(count, *_one_use(*use, fractions=fractions)) for use, count in uses.items()]
-    orders = parts[0][1]
-    return orders.tolist(), np.sum([count * one for count, _, one in parts], axis=0).tolist()
+    return parts[0][1], np.sum([count * one for count, _, one in parts], axis=0)
 
 
-def _composed(flat: Flat) -> tuple[list[float], list[float]]:
-    """Orders, and bounds on the divergences of everything at them."""
+def _composed(flat: Flat) -> tuple[Floats, Floats]:
+    """Orders above 1.01, where conversions are stable, and bounds on the divergences of everything at them."""
     if not flat.others:
-        return _gaussians(flat.gaussian)
+        orders, divergences = _gaussians(flat.gaussian)
+        return orders[orders > _LEAST_ORDER], divergences[orders > _LEAST_ORDER]
     bundles: dict[tuple[Bundle, float], int] = dict(flat.others)
     bundles |= {(((Gaussian(z), 1),), rate): count for (z, rate), count in flat.gaussian.items()}
-    parts = [count * bundle_divergences(*use) for use, count in bundles.items()]
-    return ORDERS.tolist(), np.sum(parts, axis=0).tolist()
+    return ORDERS, np.sum([count * bundle_divergences(*use) for use, count in bundles.items()], axis=0)
 
 
 def epsilon_upper(flat: Flat, delta: float, conversion: Conversion = "tight") -> float:
     """Upper bound on epsilon at `delta` for the uses of `flat`: at least one, every one noisy."""
-    from dp_accounting.rdp.rdp_privacy_accountant import compute_epsilon
-
     orders, divergences = _composed(flat)
     if conversion == "mironov":
-        log = math.log(1 / delta)
-        return min(r + log / (order - 1) for order, r in zip(orders, divergences, strict=True) if order > 1)
-    return float(compute_epsilon(orders, divergences, delta)[0])
+        return float(np.min(divergences - math.log(delta) / (orders - 1)))
+    # total variation <= sqrt(1 - exp(-KL)), and KL is at most any Renyi divergence of order > 1
+    if np.any(-np.expm1(-divergences) < delta * delta):
+        return 0.0
+    found = divergences + np.log1p(-1 / orders) - np.log(delta * orders) / (orders - 1)
+    return max(float(np.min(found)), 0.0)
 
 
 def delta_upper(flat: Flat, epsilon: float, conversion: Conversion = "tight") -> float:
     """Upper bound on delta at `epsilon` >= 0 for the uses of `flat`: at least one, every one noisy."""
-    from dp_accounting.rdp.rdp_privacy_accountant import compute_delta
-
     orders, divergences = _composed(flat)
     if conversion == "mironov":
-        logs = [(order - 1) * (r - epsilon) for order, r in zip(orders, divergences, strict=True) if order > 1]
-        return max(math.exp(min(*logs, 0.0)), math.ulp(0.0))
+        log = np.min((orders - 1) * (divergences - epsilon))
+    else:
+        log = np.min((orders - 1) * (divergences - epsilon + np.log1p(-1 / orders)) - np.log(orders))
+        variation = np.sqrt(-np.expm1(-np.min(divergences)))
+        log = min(log, np.log(max(variation, math.ulp(0.0))))
     # exp underflows to zero at large epsilon; the smallest float is still an upper bound
-    return max(float(compute_delta(orders, divergences, epsilon)[0]), math.ulp(0.0))
+    return max(math.exp(min(float(log), 0.0)), math.ulp(0.0))

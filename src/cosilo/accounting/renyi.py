@@ -15,16 +15,25 @@ apart. (a - 1) f is the logarithm of a sum of exponentials of linear functions, 
 f(x) + f(y) <= f(x + y): the worst case is one coordinate that takes all of the l1 sensitivity.
 
 Amplification (Steinke 2022, "Composition of differential privacy & privacy amplification by subsampling",
-Theorem 11; Zhu, Wang 2019): with both divergences of order k between a row's presence and absence at most r(k) for
-all integers k in 2 ... a, one use on a Poisson batch of rate q has divergence at most
+Theorem 11; Zhu, Wang 2019): let P and Q be the laws with and without a row, both divergences of order k between them
+at most r(k) for all integers k in 2 ... a. One use on a Poisson batch of rate q then has divergence at most
 
-    log(1 + sum_{k=2..a} C(a, k) (1-q)^(a-k) q^k (e^((k-1) r(k)) - 1)) / (a - 1).
+    log(1 + sum_{k=2..a} C(a, k) (1-q)^(a-k) q^k (e^((k-1) r(k)) - 1)) / (a - 1) = log(F) / (a - 1).
 
-Presence against absence this is the binomial expansion. Absence against presence is no larger where an involution
-swaps the two distributions (Mironov, Talwar, Zhang 2019, Theorem 5): for symmetric noise moved by s it is x -> s - x,
-and conditional on the other rows' coins that is the pair at hand; quasi-convexity removes the condition. That covers
-every additive noise above. A pure guarantee is amplified as such: log(1 + q (e^epsilon - 1)). Poisson binomial
-counts are not additive noise: sampled, they are charged as unsampled (quasi-convexity again).
+Proof for given coins of the other rows (quasi-convexity removes the condition), with x = P/Q, A = 1 - q + q x and
+B = q + (1-q) x. Presence against absence is E_Q A^a, the binomial expansion: at most F. The same expansion of Q
+against P says E_Q x^(1-a) B^a <= F. Absence against presence is E_Q A^(1-a), and
+
+    A^(1-a) <= w A^a + (1-w) x^(1-a) B^a - c (x - 1),    w = 3(1-q) / (3 + 2(a-2)q),  E_Q (x - 1) = 0,
+
+c such that both sides have the same slope at x = 1, where they are equal. The second derivative of right minus left is
+a (a-1) q^2 times  w A^(a-2) + (1-w) x^(-a-1) B^(a-2) - A^(-a-1), positive: by the inequality of means it is enough
+that g = (w(a-2) + a + 1) log A + (1-w) ((a-2) log B - (a+1) log x) >= 0; g(1) = 0, and x g'(x) increases (q x / A and
+(1-q) x / B do) and vanishes at 1 by the choice of w. So nothing is needed of P and Q: no symmetry, any number of
+releases behind one coin.
+
+A pure guarantee is also amplified as such: log(1 + q (e^epsilon - 1)). Poisson binomial counts have a fixed number of
+contributors, whose values change instead of being absent: sampled, they are charged as unsampled.
 """
 
 from __future__ import annotations
@@ -162,7 +171,7 @@ def bundle_divergences(bundle: Bundle, rate: float) -> Floats:
     """Upper bound on the Renyi divergence, either way, of one use of `bundle` behind a coin, at ORDERS."""
     divergences = np.sum([count * _divergences(noise) for noise, count in bundle], axis=0)
     bound: Floats = divergences[_AT]
-    if rate < 1 and not any(isinstance(noise, Pure | PoissonBinomial) for noise, _ in bundle):
+    if rate < 1 and not any(isinstance(noise, PoissonBinomial) for noise, _ in bundle):
         bound = _amplified(divergences, rate)
     pure = pure_epsilon(bundle, rate)
     return np.minimum(bound, _pure(pure)[_AT]) if math.isfinite(pure) else bound

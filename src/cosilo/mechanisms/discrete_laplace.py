@@ -60,7 +60,7 @@ def _tail(sigma: float, draws: int, probability: float) -> float:
 
 
 def _heights(sigma: float, step: int, count: int) -> list[int]:
-    """f(j step) = q^j, q = exp(-a step): each product rounds by one unit, errors stay below 4 count 2^-320."""
+    """f(j step) = q^j, q = exp(-a step) within 2 units of 2^-384: f(j step) within 3 j units, below 2^-300."""
     top, bottom = decay(sigma).as_integer_ratio()
     factor, height, out = exp_minus(step * top, bottom), 1 << BITS, []
     for _ in range(count):

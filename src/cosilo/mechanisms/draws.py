@@ -23,7 +23,7 @@ __all__ = ["draw_alias", "draw_histogram", "kernel_arguments", "new_vector"]
 
 _BLOCK_WORDS = 1 << 15  # 256 KiB
 _MARGIN = 2.0**-40  # of the larger side of a wedge's comparison
-_LATE_WORDS = 4  # further words with which an undecided wedge is compared
+_LATE_WORDS = BITS // 64 - 1  # further words with which an undecided wedge is compared
 
 
 def new_vector(dim: int) -> Integers:
@@ -115,9 +115,9 @@ def kernel_arguments(law: Law, table: Histogram, margin: float) -> tuple[Cells, 
 
 
 def _accepts(law: Law, table: Histogram, value: int, word: int, stream: Stream) -> bool:
-    """Whether lower + U (upper - lower) < f(value), U of 64 + 256 bits that begin with `word`.
+    """Whether lower + U (upper - lower) < f(value), U of BITS bits that begin with `word`.
 
-    f is known within 2^-300 and U within 2^-320, so the answer differs from the exact one on a set of U of relative
+    f is known within 2^-300 and U within 2^-384, so the answer differs from the exact one on a set of U of relative
     size <= 2^-299 scale / (upper - lower); weighted with the wedges' masses and summed over at most 2^13 of them,
     that is below 2^-280 a draw.
     """

@@ -2,7 +2,7 @@
 
 Every contributor turns a coordinate x in [-bound, bound] into a count of `trials` coins of probability
 p = 1/2 + theta x / bound; the sum of the counts is released. What it costs depends on what the others sent, so the
-number of contributors is fixed and absent ones are replaced by counts of zeros (`encode` of a zero vector), and the
+number of contributors is fixed and absent ones are replaced by the counts of a zero vector (`padding`), and the
 accountant takes the worst of the others' values.
 
 Statement: see `privacy.PoissonBinomial`; it needs only that every p lies in [1/2 - theta, 1/2 + theta], which the
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cosilo.entropy import Stream
     from cosilo.mechanisms.base import Integers
 
-__all__ = ["LIMITS", "SUM_DOMINATING", "check", "decode", "encode", "event", "sample"]
+__all__ = ["LIMITS", "SUM_DOMINATING", "check", "decode", "encode", "event", "padding", "sample"]
 
 LIMITS = (
     "The number of contributors is fixed before the round: absent ones must be replaced by counts of zeros, or the "
@@ -83,6 +83,11 @@ def sample(stream: Stream, probabilities: Floats, trials: int) -> Integers:
         words = stream.words(block.size * trials).reshape(block.size, trials)
         out[start : start + rows] = (words < block[:, None]).sum(axis=1)
     return out
+
+
+def padding(stream: Stream, dim: int, trials: int) -> Integers:
+    """The counts of an absent contributor: those of a zero vector, shape (dim,), int64."""
+    return sample(stream, np.full(dim, 0.5), trials)
 
 
 def decode(total: Integers, bound: float, trials: int, theta: float, contributors: int) -> Floats:

@@ -57,8 +57,8 @@ def _bessel(sigma: float, count: int) -> list[int]:
 
     Backward from K with I_{K+1} := 0: r_{k-1} = 1 / (2k / v + r_k) for r_k = I_{k+1} / I_k. Two starts differ after
     the steps K .. k by the product of their ratios r r' (each below 1), here about (P(K) / P(k))^2, K being where
-    the tail is 2^-320, k where it is 2^-128: below 2^-350 relative. All terms are positive, so each of the K steps
-    rounds by at most 2^-320 relative (values are >= 2^320 units): K 2^-320 < 2^-297 at K < 2^23.
+    the tail is 2^-320, k where it is 2^-128: below 2^-350 relative (the tests bracket it). All terms are positive and
+    at least 2^384 units, so each of the K <= 2^22 steps rounds by at most 2^-383 relative.
     """
     top, bottom = sigma.as_integer_ratio()
     top, bottom = top * top, 2 * bottom * bottom

@@ -26,7 +26,7 @@ __all__ = ["BITS", "TAIL", "AliasTable", "Histogram", "Law", "alias_table", "exp
 Ints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
 Floats: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
 
-BITS = 320  # of a fixed-point height
+BITS = 384  # of a fixed-point height
 TAIL = 2.0**-128  # mass of a law beyond its reach, at most
 _GUARD = 96
 _WORD = 32  # bits of keystream an alias draw spends unless it ties
@@ -37,10 +37,11 @@ _MOST_BUCKETS = 4095  # a side
 
 
 def exp_minus(numerator: int, denominator: int) -> int:
-    """exp(-numerator / denominator) in units of 2^-320, within 2 units, for a non-negative argument.
+    """exp(-numerator / denominator) in units of 2^-BITS, within 2 units, for a non-negative argument.
 
-    Halve the argument below 2^-16, sum the series, square back. Working precision 2^-416: at most 30 roundings in
-    the series, doubled by each of at most 16 + 9 squarings (beyond 2^9 the value is below 2^-700), is below 2^-386.
+    Halve the argument below 2^-16, sum the series, square back. Working precision is 2^-96 units: at most 40
+    roundings in the series, doubled by each of at most 16 + 9 squarings (beyond 2^9 the value is below 2^-700), and
+    one in each of them, stay below 2^-60 units; the last shift drops less than one.
     """
     argument = (numerator << (BITS + _GUARD)) // denominator
     if argument >> (BITS + _GUARD + 9):
@@ -171,7 +172,7 @@ def alias_table(law: Law) -> AliasTable:
 def histogram(law: Law) -> Histogram:
     """The table of a law too wide for an alias table; see the module's docstring for why it is exact.
 
-    What is left: TV <= TAIL + 2^-200, the tail beyond the buckets and decisions that 256 bits leave open
+    What is left: TV <= TAIL + 2^-200, the tail beyond the buckets and decisions that 384 bits leave open
     (`draws._accepts`).
     """
     lowbits = (law.reach // _MOST_BUCKETS).bit_length()  # at most so many buckets a side, at least half of that

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosilo.errors import DivergedError, ProtocolError, TooFewSilosError
-from cosilo.lattice import decode, unwrap
+from cosilo.lattice import add, decode, unwrap
 from cosilo.local import RULES
 from cosilo.optimizers import average, averaged
 from cosilo.rounds.messages import Residues, Task, Update, Vector
@@ -99,7 +99,7 @@ class Coordinator:
                 f"{self.plan.min_survivors}.",
                 "See the silos' logs; a lower federation.min_survivors needs a new plan.",
             )
-        residues = np.sum([update.residues for update in updates.values()], axis=0, dtype=np.uint64)
+        residues = add([update.residues for update in updates.values()], self.plan.ring_bits)
         total = self._decoded(residues, number, state.attempt + 1)
         divisor = sum(RULES[self.plan.rule].divisor(self.plan.terms(silo)) for silo in updates)
         theta, optimizer = self.optimizer.apply(state.theta, total / divisor, state.optimizer)
@@ -125,7 +125,7 @@ class Coordinator:
         return lattice.ring_bits, lattice.coordinates
 
     def _decoded(self, residues: Residues, number: int, attempt: int) -> Vector:
-        """The real vector of a sum of residues, shape (dim,); additions modulo 2^64 are exact in every ring."""
+        """The real vector of a sum of residues, shape (dim,)."""
         lattice = self.plan.lattice(next(iter(self.plan.silos)))
         seed = rotation_seed(self.run, number, attempt)
         return decode(unwrap(residues, lattice.ring_bits), lattice, seed)
