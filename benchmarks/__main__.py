@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from benchmarks import noise
+from benchmarks import noise, packing
 
 __all__ = ["main"]
 
@@ -14,6 +14,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     names = parser.add_subparsers(dest="name", required=True)
     noise.arguments(names.add_parser("noise", help="draws per second of integer noise"))
+    packing.arguments(names.add_parser("packing", help="elements per second of bit packing"))
     asked = parser.parse_args()
     raise SystemExit(asked.run(asked))
 

@@ -52,11 +52,11 @@ def show(name: str, rows: list[Row], packages: tuple[str, ...], *, as_json: bool
         print(json.dumps({"name": name, "machine": machine, "versions": versions, "rows": [asdict(r) for r in rows]}))
     else:
         print(f"{name}: {machine}; " + ", ".join(f"{k} {v}" for k, v in versions.items()))
-        print(f"{'what':<42}{'unit':<10}{'ours':>10}{'peer':>10}{'ratio':>8}{'bar':>10}  ok   peer")
+        print(f"{'what':<42}{'unit':<10}{'ours':>10}{'peer':>10}{'ratio':>10}{'bar':>10}  ok   peer")
         for row in rows:
             ok = {None: "-", True: "yes", False: "NO"}[row.ok]
             print(
-                f"{row.what:<42}{row.unit:<10}{_figure(row.ours):>10}{_figure(row.peer):>10}{_figure(row.ratio):>8}"
+                f"{row.what:<42}{row.unit:<10}{_figure(row.ours):>10}{_figure(row.peer):>10}{_figure(row.ratio):>10}"
                 f"{_figure(row.bar):>10}  {ok:<4} {row.peer_name or '-'}"
             )
     return 1 if any(row.ok is False for row in rows) else 0

@@ -1,4 +1,4 @@
-"""`Plan`: rounds, cohort, noise, integers and their price, frozen and hashed. A run follows it, a statement quotes it."""
+"""`Plan`: rounds, cohort, noise, integers and their price, frozen and hashed; a run follows it and quotes it."""
 
 from __future__ import annotations
 

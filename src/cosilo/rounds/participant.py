@@ -1,7 +1,8 @@
 """A silo's side of a round: checks the task, computes, rounds, adds its noise, answers once.
 
 This is where rule, lattice and noise meet: a rule gets a `_Desk`, which hands out each step's batch stream once and
-turns each step's vector into noisy integers once. A rule that left out a step's noise is stopped before anything leaves.
+turns each step's vector into noisy integers once. A rule that left out a step's noise is stopped before anything
+leaves.
 """
 
 from __future__ import annotations
