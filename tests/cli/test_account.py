@@ -209,3 +209,15 @@ def test_noises_of_a_single_silo_and_coins() -> None:
 def test_new_refusals_are_sentences(line: str, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         CliRunner().invoke(app, line.split(), catch_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (("--mechanism", "discrete-gaussian", "--share-multiplier", "1e-4", "--contributors", "10"), "3 <= sigma"),
+        (("--mechanism", "skellam", "--share-multiplier", "100", "--contributors", "10"), "sigma <= 131072"),
+    ],
+)
+def test_noise_that_no_contributor_can_draw_is_refused_with_the_range(arguments: tuple[str, ...], what: str):
+    with pytest.raises(ConfigError, match=what):
+        CliRunner().invoke(app, ["epsilon", *arguments], catch_exceptions=False)

@@ -367,7 +367,7 @@ def test_training_keeps_the_modules_own_mode(tmp_path: Path):
             return super().forward(x) * (1.0 if self.training else 0.0)
 
     settings = {"rounds": 3, "server_optimizer": {"name": "sgd", "lr": 1.0}}
-    tree = job(tmp_path, federation=settings, privacy={"epsilon": 1e6}).to_tree()
+    tree = job(tmp_path, federation=settings, privacy={"epsilon": 50.0}).to_tree()
     del tree["model"]["name"]
     model = Mode(4, 1)
     nn.init.zeros_(model.weight)

@@ -105,10 +105,16 @@ def test_a_clamp_that_cuts_is_said():
 
 
 def test_noise_outside_of_the_samplers_range_is_refused_with_the_range():
-    with pytest.raises(ConfigError, match="3"):
-        plan(asked({"granularity": 10.0}, privacy={"epsilon": 1e5}))
-    with pytest.raises(ConfigError, match="2"):
-        plan(asked({"granularity": 1e-9}, privacy={"mechanism": "skellam"}))
+    with pytest.raises(ConfigError, match="Discrete Gaussian noise is validated for 3 <= sigma"):
+        plan(asked({"granularity": 10.0}, privacy={"epsilon": 50.0}))
+    with pytest.raises(ConfigError, match="Skellam noise is validated for 0.5 <= sigma <= 131072"):
+        plan(asked({"granularity": 1e-6}, privacy={"mechanism": "skellam"}))
+
+
+def test_an_epsilon_beyond_what_the_sampler_proves_is_refused():
+    with pytest.raises(JobError, match=r"epsilon = 100 is beyond what discrete-gaussian noise can prove.*at most 65"):
+        plan(asked(privacy={"epsilon": 100.0}))
+    assert plan(asked(privacy={"epsilon": 65.0})).epsilon <= 65
 
 
 def test_the_statement_s_items_add_up():

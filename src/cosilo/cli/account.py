@@ -125,6 +125,7 @@ def epsilon_command(
     options = locals()  # Typer reads the signature; what the release is, `Releases` picks from it
     asked, prove = Releases.of(options), Prover(delta, accountant.value, conversion.value)
     share, count = _share(asked, noise_multiplier, share_multiplier), _count(asked, uses, rounds)
+    asked.check_sampler(share)
     event = asked.event(share, count)
     bound, method = prove.epsilon(event)
     _check_finite(bound)
@@ -184,6 +185,7 @@ def noise_command(
         raise ConfigError("poisson-binomial has coins instead of noise.", "Try --trials and --theta with epsilon.")
     count = _count(asked, uses, rounds)
     share = prove.noise(lambda share: asked.event(share, count), epsilon)
+    asked.check_sampler(share)
     event = asked.event(share, count)
     bound, _ = prove.epsilon(event)
     note("Nothing is released, so no noise is needed.", quiet=quiet or share > 0)
@@ -240,6 +242,7 @@ def rounds_command(
     options = locals()
     asked, prove = Releases.of(options), Prover(delta, accountant.value, conversion.value)
     share = _share(asked, noise_multiplier, share_multiplier)
+    asked.check_sampler(share)
     count = prove.uses(lambda n: asked.event(share, n), epsilon)
     note(f"event: {asked.event(share, count)}", quiet=quiet or not verbose)
     _print_rounds(asked, share, count, prove, (prove.epsilon(asked.event(share, count))[0], epsilon), json=json)

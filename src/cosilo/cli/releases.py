@@ -122,6 +122,19 @@ class Releases:
 
         return MECHANISMS[self.mechanism].total(share, self.honest)
 
+    def check_sampler(self, share: float) -> None:
+        """Raise ConfigError where no contributor could draw this noise; a total noise multiplier says too little."""
+        from cosilo.mechanisms import MECHANISMS
+
+        if self.mechanism == BINOMIAL or self.contributors is None or share == 0:
+            return
+        try:
+            MECHANISMS[self.mechanism].check(share * self.sensitivity_l2, self.contributors)
+        except ConfigError as error:
+            raise ConfigError(
+                error.what, "Give another --sensitivity-l2 (a finer or coarser lattice) or share multiplier."
+            ) from None
+
     def event(self, share: float, uses: int, guarantee: str | None = None) -> Event:
         """`uses` releases, rounds where there is a rule, with `share` = one contributor's noise sd / l2 sensitivity."""
         from cosilo.privacy import Composed, Repeated

@@ -64,7 +64,7 @@ def check_range(name: str, sigma: float, contributors: int, smallest: float, lar
         raise ConfigError(
             f"{name} noise is validated for {smallest:g} <= sigma <= {largest:g} lattice units for {who}, got "
             f"{sigma:g}.",
-            "Choose a finer privacy.granularity." if not sigma > largest else "Choose a coarser privacy.granularity.",
+            f"Choose a {'coarser' if sigma > largest else 'finer'} aggregation.granularity, or another noise multiplier.",
         )
 
 

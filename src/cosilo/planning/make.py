@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 from cosilo import accounting
@@ -31,6 +32,7 @@ def make_plan(job: Job, facts: Facts) -> Plan:
         JobError: contradictory or impossible numbers, with what to write instead.
     """
     draft, mechanism, total = _draft(job, facts), MECHANISMS[job.privacy.mechanism], len(facts.capacities)
+    _check_provable(job, draft)
     one_share = mechanism.total(1.0, seen_contributors(draft.against, draft.honest))
 
     def on_a_lattice(noise_multiplier: float, replies: int) -> Plan:
@@ -84,6 +86,22 @@ def _draft(job: Job, facts: Facts) -> Plan:
         micro_batch=job.local.micro_batch or _micro_batch(facts.dim),
         silos={name: _silo(job, capacity) for name, capacity in facts.capacities.items()},
     )
+
+
+def _check_provable(job: Job, draft: Plan) -> None:
+    """The draws' distance from their exact laws, times e^epsilon, has to stay below delta of all that is drawn."""
+    mechanism, epsilon = MECHANISMS[draft.mechanism], job.privacy.epsilon
+    error = mechanism.inexact(mechanism.largest_sigma)
+    if epsilon is None or error is None:
+        return
+    replies = most_replies(job.federation.rounds or 1, silos=len(draft.silos), cohort=draft.cohort)
+    most = math.log(draft.delta / (error * draft.dim * draft.cohort * draft.steps * replies)) - 1
+    if epsilon > most:
+        raise JobError(
+            f"privacy.epsilon = {epsilon:g} is beyond what {draft.mechanism} noise can prove at this delta: draws are "
+            f"within {error:.1g} of their law, and that times e^epsilon exceeds delta.",
+            f'Write at most {math.floor(most)}, or mechanism = "gaussian" for research.',
+        )
 
 
 def _on_a_lattice(job: Job, plan: Plan, replies: int) -> Plan:
