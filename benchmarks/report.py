@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-__all__ = ["Row", "show"]
+__all__ = ["Row", "show", "versions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,8 @@ def _machine() -> str:
     return f"{names[0].split(':')[1].strip() if names else platform.processor()}, {platform.system()}"
 
 
-def _versions(packages: tuple[str, ...]) -> dict[str, str]:
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Of Python and of `packages` as installed."""
     out = {"python": platform.python_version()}
     for package in packages:
         try:
@@ -47,11 +48,11 @@ def _figure(value: float | None) -> str:
 
 def show(name: str, rows: list[Row], packages: tuple[str, ...], *, as_json: bool) -> int:
     """Print the table or the JSON object; 1 where a bar is missed, else 0."""
-    machine, versions = _machine(), _versions(packages)
+    machine, installed = _machine(), versions(packages)
     if as_json:
-        print(json.dumps({"name": name, "machine": machine, "versions": versions, "rows": [asdict(r) for r in rows]}))
+        print(json.dumps({"name": name, "machine": machine, "versions": installed, "rows": [asdict(r) for r in rows]}))
     else:
-        print(f"{name}: {machine}; " + ", ".join(f"{k} {v}" for k, v in versions.items()))
+        print(f"{name}: {machine}; " + ", ".join(f"{k} {v}" for k, v in installed.items()))
         print(f"{'what':<42}{'unit':<10}{'ours':>10}{'peer':>10}{'ratio':>10}{'bar':>10}  ok   peer")
         for row in rows:
             ok = {None: "-", True: "yes", False: "NO"}[row.ok]

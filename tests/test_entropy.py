@@ -44,7 +44,6 @@ def test_filling_in_place_reads_the_same_stream():
 
 
 def test_every_field_of_the_context_separates_streams():
-    entropy = Entropy.seeded(1, "a")
     contexts = [
         context(),
         context(silo="b"),
@@ -55,7 +54,7 @@ def test_every_field_of_the_context_separates_streams():
         context(run=b"\1" * 32),
         Context(run=bytes(32), silo="a", round=1, attempt=1, purpose="noise", step=1),
     ]
-    first_words = {int(entropy.stream(c).words(1)[0]) for c in contexts}
+    first_words = {int(Entropy.seeded(1, "a").stream(c).words(1)[0]) for c in contexts}
     assert len(first_words) == len(contexts)
 
 
@@ -103,3 +102,17 @@ def test_coins_at_the_ends():
     assert not stream.coins(1000, 0.0).any()
     assert stream.coins(1000, 1.0).all()
     assert not stream.coins(100_000, 2.0**-70).any()  # rounds down to 0: never more often than asked
+
+
+def test_rounds_and_attempts_only_go_forward_and_what_is_past_is_forgotten():
+    entropy = Entropy.system()
+    for number in range(1, 200):
+        for attempt in (1, 2):
+            for purpose in ("noise", "rounding", "batch"):
+                entropy.stream(context(round_=number, attempt=attempt, purpose=purpose))
+    assert sum(len(attempt.used) for attempt in entropy._latest.values()) == 3
+    for number, attempt in ((7, 1), (199, 1), (199, 2)):
+        with pytest.raises(EntropyReuseError, match="was asked for twice, or after a later one"):
+            entropy.stream(context(round_=number, attempt=attempt))
+    entropy.stream(context(silo="b"))  # another silo, another run: places of their own
+    entropy.stream(context(run=b"\1" * 32))

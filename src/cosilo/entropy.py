@@ -96,6 +96,14 @@ class Stream:
 
 
 @dataclass(slots=True)
+class _Attempt:
+    """The latest attempt of a run and which of its streams are given out."""
+
+    place: tuple[int, int]
+    used: set[tuple[Purpose, int]] = field(default_factory=set)
+
+
+@dataclass(slots=True)
 class Entropy:
     """One owner's root of randomness; each silo has its own.
 
@@ -106,7 +114,7 @@ class Entropy:
 
     kind: Literal["system", "seeded"]
     _root: bytes = field(repr=False)
-    _used: set[bytes] = field(default_factory=set, repr=False)
+    _latest: dict[tuple[bytes, str], _Attempt] = field(default_factory=dict, repr=False)
 
     @classmethod
     def system(cls) -> Entropy:
@@ -119,13 +127,21 @@ class Entropy:
         return cls("seeded", hashlib.sha256(f"cosilo/1/seeded/{seed}/{owner}".encode()).digest())
 
     def stream(self, context: Context) -> Stream:
-        """The stream of `context`, once: a second request raises EntropyReuseError."""
-        info = context.encoded()
-        if info in self._used:
+        """The stream of `context`, once. Rounds and attempts of a run only go forward.
+
+        Raises:
+            EntropyReuseError: it was handed out before, or a later round or attempt of the run has begun.
+        """
+        key, place = (context.run, context.silo), (context.round, context.attempt)
+        latest = self._latest.setdefault(key, _Attempt(place))
+        if place > latest.place:
+            latest = self._latest[key] = _Attempt(place)  # what came before can be forgotten: it is refused by place
+        use = (context.purpose, context.step)
+        if place < latest.place or use in latest.used:
             raise EntropyReuseError(
                 f"The {context.purpose} stream of silo {context.silo!r}, round {context.round}, attempt "
-                f"{context.attempt} was asked for twice.",
+                f"{context.attempt} was asked for twice, or after a later one.",
                 "A retry takes a new attempt number; nothing was released.",
             )
-        self._used.add(info)
-        return Stream(HKDF(SHA256(), length=32, salt=None, info=info).derive(self._root))
+        latest.used.add(use)
+        return Stream(HKDF(SHA256(), length=32, salt=None, info=context.encoded()).derive(self._root))

@@ -71,7 +71,10 @@ def test_noisy_steps_always_prints_both_numbers(folder: Path, cosilo: Call):
 WRONG_INTEGERS = {
     "ring": (("aggregation.ring_bits=16", "aggregation.granularity=1e-4"), "A ring of 16 bits is too small"),
     "granularity": (("aggregation.granularity=1e-30",), "2^51 times the granularity"),
-    "coarse": (("aggregation.granularity=100", "privacy.epsilon=50"), "Discrete Gaussian noise is validated for"),
+    "coarse": (
+        ("aggregation.granularity=100", "privacy.epsilon=40", "privacy.noise_multiplier=0.001"),
+        "Discrete Gaussian noise is validated for",
+    ),
     "steps": (("local.steps=2",), "steps and lr do nothing under one-step"),
     "skellam": (
         ("privacy.mechanism=skellam", "privacy.epsilon=0.001", "aggregation.granularity=1e-4"),

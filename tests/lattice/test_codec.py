@@ -187,7 +187,7 @@ def test_the_clamp_is_a_projection_that_brings_no_two_vectors_apart(pairs: list[
         ({"dim": 0}, "at least one coordinate"),
         ({"clamp": 2.0**51 + 1}, r"more than 2\^51 times.*granularity of at least"),
         ({"ring_bits": 7}, "8 to 64 bits"),
-        ({"ring_bits": 8, "clamp": 128.0}, "reach 128 lattice units.*Use 9 ring bits"),
+        ({"ring_bits": 8, "clamp": 128.0}, "reach 128 lattice units.*aggregation.ring_bits = 9"),
     ],
 )
 def test_numbers_that_make_no_lattice_are_refused(change: dict[str, float], message: str):

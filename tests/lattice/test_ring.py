@@ -57,7 +57,9 @@ def test_a_bound_between_integers_rounds_up():
 
 
 def test_refusals_hold_the_numbers_and_the_smallest_ring_that_works():
-    with pytest.raises(ConfigError, match=r"reach 40000 lattice units.*16 ring bits hold at most 32767.*Use 17 ring"):
+    with pytest.raises(
+        ConfigError, match=r"reach 40000 lattice units.*16 ring bits hold at most 32767.*aggregation.ring_bits = 17"
+    ):
         require_fit(16, 40_000)
     with pytest.raises(ConfigError, match=r"2\^64 lattice units.*at least 2\^2 times coarser"):
         smallest_ring(2**64)

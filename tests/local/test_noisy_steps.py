@@ -45,6 +45,7 @@ def test_both_numbers_of_the_issue():
     assert found.epsilon == found.epsilon_joint_steps == pytest.approx(1.0, abs=1e-3)
     expected = accounting.gaussian.epsilon_of_mu(mu=math.sqrt(10 / sigma**2 + 1 / (10 * sigma**2)), delta=1e-5)
     assert found.epsilon_unconditional == pytest.approx(expected, rel=2e-3)
+    assert found.epsilon_unconditional is not None
     assert found.epsilon_unconditional > expected * (1 - 1e-9)
     # Joint-steps itself: sqrt(11/10)/sigma.
     assert math.sqrt(1.1) / sigma == pytest.approx(0.26805, rel=2e-3)
@@ -54,7 +55,8 @@ def test_both_numbers_of_the_issue():
 def test_the_default_promise_is_the_unconditional_one():
     found = plan(job())
     assert found.guarantee == "unconditional"
-    assert found.epsilon == found.epsilon_unconditional <= 1.0
+    assert found.epsilon == found.epsilon_unconditional
+    assert found.epsilon <= 1.0
     joint = found.epsilon_joint_steps
     assert joint is not None
     assert joint < 0.4

@@ -61,6 +61,7 @@ class _Route:
 
     Attributes:
         epsilon: delta -> bound on epsilon.
+        epsilon_upper: delta -> its upper one.
         delta: epsilon -> upper bound on delta.
         delta_lower: epsilon -> lower bound on delta.
         distance: total variation of the modelled transcript from the released one.
@@ -69,6 +70,7 @@ class _Route:
 
     method: Method
     epsilon: Callable[[float], Bound]
+    epsilon_upper: Callable[[float], float]
     delta: Callable[[float], float]
     delta_lower: Callable[[float], float] | None = None
     distance: float = 0.0
@@ -102,24 +104,30 @@ def _closed_form(uses: Uses, distance: float) -> _Route:
     def curve(epsilon: float) -> float:
         return gaussian.delta_of_mu(mu=mu, epsilon=epsilon)
 
-    return _Route("closed-form", exact, curve, curve, distance)
+    return _Route("closed-form", exact, lambda delta: exact(delta).upper, curve, curve, distance)
 
 
 def _unsampled(uses: Uses, distance: float) -> _Route:
     """The closed form of sampled uses as if they were not: an upper bound only."""
     route = _closed_form(uses, distance)
-    return _Route("closed-form", lambda delta: Bound(None, route.epsilon(delta).upper), route.delta, None, distance)
+    upper = route.epsilon_upper
+    return _Route("closed-form", lambda delta: Bound(None, upper(delta)), upper, route.delta, None, distance)
 
 
 def _pld(uses: Uses, distance: float, delta: float) -> _Route:
     losses = pld.loss_distribution(uses, delta)
-    return _Route("pld", losses.epsilon, losses.delta_upper, losses.delta_lower, distance, losses.coarsened)
+    upper, lower = losses.delta_upper, losses.delta_lower
+    return _Route("pld", losses.epsilon, losses.epsilon_upper, upper, lower, distance, losses.coarsened)
 
 
 def _rdp(flat: Flat, conversion: Conversion) -> _Route:
+    def upper(delta: float) -> float:
+        return rdp.epsilon_upper(flat, delta, conversion)
+
     return _Route(
         "rdp",
-        lambda delta: Bound(None, rdp.epsilon_upper(flat, delta, conversion)),
+        lambda delta: Bound(None, upper(delta)),
+        upper,
         lambda epsilon: rdp.delta_upper(flat, epsilon, conversion),
     )
 
@@ -132,7 +140,8 @@ def _pure(flat: Flat) -> list[_Route]:
     if not math.isfinite(total):
         return []
     total *= 1 + _AHEAD
-    return [_Route("closed-form", lambda _: Bound(None, total), lambda epsilon: 0.0 if epsilon >= total else 1.0)]
+    bound = Bound(None, total)
+    return [_Route("closed-form", lambda _: bound, lambda _: total, lambda epsilon: 0.0 if epsilon >= total else 1.0)]
 
 
 def _modelled(flat: Flat) -> tuple[Uses, float] | None:
@@ -187,7 +196,7 @@ def _paid(route: _Route, flat: Flat, delta: float) -> float:
         budget = delta - flat.failure - _charge(distance, paid_for)
         if not budget > 0:
             return math.inf
-        found = route.epsilon(budget).upper
+        found = route.epsilon_upper(budget)
         if found <= paid_for:
             return paid_for
         if distance == 0 or found == math.inf:

@@ -16,9 +16,10 @@ one after the other.
   (Smith, Thakurta 2022, arXiv 2210.17520; Koskela, Tobaben, Honkela 2023, "Individual privacy accounting with
   Gaussian differential privacy".) Nothing is lost against a fixed list.
 * "rdp" at one order a: the sum of the divergences of order a stays <= rho, the largest divergence that implies
-  (epsilon, delta) by Canonne, Kamath, Steinke 2020, Proposition 12. Proof: ratio^a e^(-spent) is a supermartingale
-  in the next event, whichever it is (Feldman, Zrnic 2021, "Individual privacy accounting via a Renyi filter",
-  Theorem 3.1; Lecuyer 2021, "Practical privacy filters and odometers with Renyi differential privacy").
+  (epsilon, delta) by Canonne, Kamath, Steinke 2020, Proposition 12. Proof: (P/Q)^a e^(-(a-1) spent) is a
+  supermartingale under Q, whichever event comes next (Feldman, Zrnic 2021, "Individual privacy accounting via a Renyi
+  filter"; Lecuyer 2021, "Practical privacy filters and odometers with Renyi differential privacy"; filters as such:
+  Rogers, Roth, Ullman, Vadhan 2016, "Privacy odometers and filters").
 * "rdp" at several orders fixed beforehand: order a_j has its own share delta_j of delta and its own rho_j, and an
   event fits where any one order still allows it. Proof: let j(t) be the first order that allows the whole transcript
   t. The same algorithm stopped as soon as order j no longer allows has P(S) <= e^epsilon Q(S) + delta_j, and agrees
@@ -84,7 +85,7 @@ class FilterBudget:
         curve = _curve(self)
         if self.kind == "gdp":
             mu = gaussian.mu_for(epsilon=self.epsilon, delta=curve)
-            limits = (mu * mu * (1 - _ULPS),)
+            limits: tuple[float, ...] = (mu * mu * (1 - _ULPS),)
         else:
             limits = tuple(_largest_divergence(self.epsilon, curve / len(self.orders), order) for order in self.orders)
         if not max(limits) > 0:
@@ -199,7 +200,7 @@ def _after(budget: FilterBudget, spent: Spent, event: Event) -> Spent:
 
 
 def _allowed(budget: FilterBudget, spent: Spent) -> bool:
-    within = any(0 < limit and loss <= limit for loss, limit in zip(spent.losses, budget.limits, strict=True))
+    within = any(limit > 0 and loss <= limit for loss, limit in zip(spent.losses, budget.limits, strict=True))
     return within and spent.failure <= budget.failure and spent.distance <= budget.distance
 
 
@@ -233,7 +234,7 @@ def add(budget: FilterBudget, spent: Spent, event: Event) -> Spent:
 def remaining(budget: FilterBudget, spent: Spent) -> Remaining:
     """What is left of every cap."""
     losses = spent.losses or (0.0,) * len(budget.limits)
-    pairs = [(limit - loss, limit) for loss, limit in zip(losses, budget.limits, strict=True) if 0 < limit]
+    pairs = [(limit - loss, limit) for loss, limit in zip(losses, budget.limits, strict=True) if limit > 0]
     share = max(max(left, 0.0) / limit for left, limit in pairs)
     units = budget.orders or (2,)  # a Gaussian costs order / (2 z^2), or 1/z^2
     precision = max(

@@ -34,15 +34,18 @@ _REACH = 22.0  # Phi(-22) = 1e-107, and q^(1 - a) <= 1e90
 _EXPONENT = 40.0  # of the error of the sum: e^-40 = 4e-18
 _REST = 2.0**-40  # both errors, relative to A
 _ULPS = 2.0**-50  # rounding of a logarithm, relative to its largest terms
+_MOST_NOISE = 1e7  # above, even unsampled uses cost nothing
 _BLOCK = 1 << 14
+_TINY = 1e-300
 
 
 @lru_cache(maxsize=256)
 def fractional_divergences(noise_multiplier: float, sampling_rate: float) -> Floats:
-    """Upper bounds at FRACTIONS, shape (90,); infinite where the sum is not worth its time."""
+    """Upper bounds at FRACTIONS, shape (90,), noise_multiplier > 0; infinite where the sum is not worth its time."""
     z, q = noise_multiplier, sampling_rate
-    if q == 1:
-        return FRACTIONS / max(z, 1e-300) / max(z, 1e-300) / 2
+    unsampled: Floats = FRACTIONS * (1 / max(z, _TINY) / max(z, _TINY) / 2)  # sampling never costs privacy
+    if q == 1 or z > _MOST_NOISE:
+        return unsampled
     if z < _LEAST_NOISE or q < _LEAST_RATE:
         return np.full_like(FRACTIONS, math.inf)
     strip = min(math.pi * z * z, 2 * math.pi * z)
@@ -58,4 +61,5 @@ def fractional_divergences(noise_multiplier: float, sampling_rate: float) -> Flo
     log_moment = np.maximum(log_sum + math.log(step / z) - 0.5 * math.log(2 * math.pi), 0.0)
     # terms as large as order * log(1/q) and order^2 / (2 z^2) meet in one logarithm
     sizes = 1 + FRACTIONS * (math.log(1 / q) + (2 * FRACTIONS[-1] + 1) / (2 * z * z))
-    return np.asarray((log_moment * (1 + _ULPS) + _REST + _ULPS * sizes) / (FRACTIONS - 1), dtype=np.float64)
+    sampled: Floats = (log_moment * (1 + _ULPS) + _REST + _ULPS * sizes) / (FRACTIONS - 1)
+    return np.minimum(sampled, unsampled)

@@ -38,7 +38,7 @@ __all__ = ["LossDistribution", "loss_distribution"]
 
 _FINEST, _COARSEST = 3e-6, 1e-3  # grid steps: below, a use's masses drown in rounding; above, epsilon shows it
 _USELESS = 64.0  # a step so large says nothing, and exp of its multiples overflows
-_GRID_PER_SD = 10  # grid steps in the standard deviation of one use's loss: 0.1 % of epsilon (design 30)
+_GRID_PER_SD = 14  # grid steps in the sd of one use's loss: 0.1 % of epsilon where losses are skewed, too
 _MAX_EXPONENT = 700.0  # exp of more overflows
 _MAX_ONE_USE = 1 << 17  # grid points of one use: 0.1 s
 _MAX_COMPOSED = 1 << 21  # grid points of the composition: 1 s and 150 MiB for each direction
@@ -135,6 +135,28 @@ def _one_use(mu: float, rate: float, step: float, tail: float) -> tuple[_Masses,
     return first, first if rate == 1 else _connect_the_dots(add[: lower + 1], remove[: upper + 1], -upper, step)
 
 
+def _epsilon_of(pmf: Any, delta: float) -> float:  # noqa: ANN401 - dp_accounting's DensePLDPmf
+    """Where the curve of `pmf` comes down to `delta`, up to rounding.
+
+    Between neighbouring grid losses, delta(epsilon) = mass - e^epsilon * (e^-loss mass), both of the losses above.
+    """
+    first = max(0, -pmf._lower_loss)  # noqa: SLF001
+    losses = (pmf._lower_loss + np.arange(first, pmf.size)) * pmf._discretization  # noqa: SLF001
+    if len(losses) == 0 or losses[-1] > _MAX_EXPONENT:
+        return float(pmf.get_epsilon_for_delta(delta))
+    probs = pmf._probs[first:]  # noqa: SLF001
+    mass = np.cumsum(probs[::-1])[::-1] + pmf._infinity_mass  # noqa: SLF001 - of this loss and those above
+    shrunk = np.cumsum((probs * np.exp(-losses))[::-1])[::-1]
+    reached = np.append(mass[1:], pmf._infinity_mass) - np.exp(losses) * np.append(shrunk[1:], 0.0)  # noqa: SLF001
+    private = np.flatnonzero(reached <= delta)
+    if len(private) == 0:
+        return math.inf
+    at = int(private[0])
+    if mass[at] <= delta or shrunk[at] <= 0:
+        return float(max(losses[at - 1], 0.0)) if at > 0 else 0.0
+    return max(float(np.log((mass[at] - delta) / shrunk[at])), 0.0)
+
+
 @dataclass(frozen=True, slots=True)
 class LossDistribution:
     """The composed uses on a grid.
@@ -176,14 +198,20 @@ class LossDistribution:
             best = max(best, (whole - beyond - float(above[-1])) / float(1 - above[eta]))
         return min(best, self.delta_upper(epsilon))
 
-    def epsilon(self, delta: float) -> Bound:
-        """Bound on epsilon at `delta`; the upper one is infinite where `delta` is below what the grid resolves."""
+    def epsilon_upper(self, delta: float) -> float:
+        """Upper bound on epsilon at `delta`; infinite where `delta` is below what the grid resolves."""
         if delta <= self._slack:
-            return Bound(0.0, math.inf)
-        upper = float(self._composed.get_epsilon_for_delta(delta - self._slack))
+            return math.inf
+        pmfs = [self._composed._pmf_remove, self._composed._pmf_add]  # noqa: SLF001 - its own search is a Python loop
+        upper = max(_epsilon_of(pmf, delta - self._slack) for pmf in pmfs)
         nudge = 2.0**-50
         while math.isfinite(upper) and self.delta_upper(upper) > delta:
             upper, nudge = upper * (1 + nudge) + 1e-300, 2 * nudge
+        return upper
+
+    def epsilon(self, delta: float) -> Bound:
+        """Bound on epsilon at `delta`; the upper one is infinite where `delta` is below what the grid resolves."""
+        upper = self.epsilon_upper(delta)
         if not math.isfinite(upper) or self._spread > 1:
             return Bound(0.0, upper)
         unit = self._spread / _POINTS_PER_SPREAD
@@ -193,7 +221,7 @@ class LossDistribution:
 
 
 def _step(uses: Mapping[tuple[float, float], int]) -> float:
-    """Grid step that accuracy asks for: a tenth of one use's loss sd, q sqrt(exp(1/z^2) - 1), averaged over uses."""
+    """Grid step that accuracy asks for: a share of one use's loss sd, q sqrt(exp(1/z^2) - 1), averaged over uses."""
     variance = sum(count * rate**2 * math.expm1(min(z**-2, _MAX_EXPONENT)) for (z, rate), count in uses.items())
     sd = math.sqrt(variance / sum(uses.values()))
     return min(max(sd / _GRID_PER_SD, _FINEST), _COARSEST)

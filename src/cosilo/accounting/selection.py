@@ -11,10 +11,10 @@ Source: Papernot, Steinke 2022, "Hyperparameter tuning with Renyi differential p
 
 With f(x) = E[x^K] and r(a) a bound on one run's divergence of order a, for every order a > 1:
 
-| law                                   | divergence of order a of the selection                                      |
-|---------------------------------------|-----------------------------------------------------------------------------|
-| truncated negative binomial eta,gamma | r(a) + (1 + eta) ((1 - 1/b) r(b) + log(1/gamma)/b) + log E[K] / (a-1), any b |
-| Poisson of mean m                     | log(e^-m + m e^((a-1)(r(a) + m delta))) / (a-1), delta at e^epsilon = a/(a-1) |
+| law               | divergence of order a of the selection                                           |
+|-------------------|----------------------------------------------------------------------------------|
+| negative binomial | r(a) + (1 + eta) ((1 - 1/b) r(b) + log(1/gamma)/b) + log E[K] / (a-1), any b > 1 |
+| Poisson of mean m | log(e^-m + m e^((a-1)(r(a) + m delta))) / (a-1), delta at e^epsilon = a/(a-1)    |
 
 Proof. Order the results. The selection has A(y) = f(F(y)) - f(F(y-)), the average of f' over [F(y-), F(y)] times
 P(y). By joint convexity of u^a v^(1-a), the sum over results of A(y)^a A'(y)^(1-a) is at most e^((a-1) r(a)) times the
@@ -39,7 +39,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
-from cosilo.accounting import gaussian
+from cosilo.accounting import gaussian, pld
 from cosilo.accounting.flat import flatten, fused_mu
 from cosilo.accounting.renyi import ORDERS, bundle_divergences, pure_epsilon
 from cosilo.errors import ConfigError
@@ -57,6 +57,8 @@ _ROUNDS = 500
 _AHEAD = 1e-12
 _MAX_EXPONENT = 700.0
 _LEAST_GAMMA = 1e-300
+_LEAST_NOISE = 1e-6  # below, exp(1/z^2) and its powers leave double precision in every sampled curve
+_RESOLUTION = 1e-8  # of delta, which is multiplied by the number of trials and added to a divergence
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,15 +187,28 @@ def _hockey_sticks(flat: Flat, curve: Floats) -> Floats:
     slope = (ORDERS - 1)[None, :]
     logs = slope * (curve[None, :] - epsilons[:, None] + np.log1p(-1 / ORDERS)[None, :]) - np.log(ORDERS)[None, :]
     found = np.exp(np.minimum(np.min(logs, axis=1), 0.0))
-    if flat.others or not flat.gaussian:
-        return found
-    mu = fused_mu(flat.gaussian)  # sampling never costs privacy
-    return np.minimum(found, gaussian.hockey_stick(epsilons, mu)) if 0 < mu < math.inf else found
+    return np.asarray(np.minimum(found, _exact_hockey_sticks(flat, epsilons)), dtype=np.float64)
+
+
+def _exact_hockey_sticks(flat: Flat, epsilons: Floats) -> Floats:
+    """The same from the privacy loss itself, shape (m,); ones where the accountant has none."""
+    ones = np.ones_like(epsilons)
+    if flat.others or not flat.gaussian or any(z < _LEAST_NOISE for z, _ in flat.gaussian):
+        return ones
+    unsampled = gaussian.hockey_stick(epsilons, fused_mu(flat.gaussian))  # sampling never costs privacy
+    if all(rate == 1 for _, rate in flat.gaussian):
+        return unsampled
+    try:
+        losses = pld.loss_distribution(flat.gaussian, _RESOLUTION)
+    except ConfigError:
+        return unsampled
+    return np.minimum(unsampled, [losses.delta_upper(float(epsilon)) for epsilon in epsilons])
 
 
 def _negative_binomial(law: TruncatedNegativeBinomial, curve: Floats, pure: float) -> Floats:
     second = float(np.min((1 - 1 / ORDERS) * curve - math.log(law.gamma) / ORDERS))
-    return curve + (1 + law.eta) * min(second, pure) + math.log(law.mean) / (ORDERS - 1)
+    bound = curve + (1 + law.eta) * min(second, pure) + math.log(law.mean) / (ORDERS - 1)
+    return np.asarray(bound, dtype=np.float64)
 
 
 def _poisson(law: PoissonTrials, curve: Floats, deltas: Floats) -> Floats:

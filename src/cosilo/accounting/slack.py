@@ -17,12 +17,14 @@ import math
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from cosilo.accounting.flat import flatten
 from cosilo.privacy import DiscreteGaussian, Gaussian, Skellam
 
 if TYPE_CHECKING:
     from cosilo.accounting.flat import Bundle, Flat, Noise, Uses
+    from cosilo.privacy import Event
 
-__all__ = ["discrete_gaussian_kl", "gaussian_model", "skellam_kl", "sum_distance"]
+__all__ = ["discrete_gaussian_kl", "distance_from_gaussian", "gaussian_model", "skellam_kl", "sum_distance"]
 
 _LEAST_VARIANCE = 9.0  # the proof's; below, sums over integers may differ from integrals
 _LARGEST_VARIANCE = 1e60  # the bounds decrease; larger powers overflow
@@ -147,3 +149,9 @@ def gaussian_model(flat: Flat) -> tuple[Uses, float] | None:
         divergence += count * modelled[1]
         distance += count * modelled[2]
     return uses, math.sqrt(divergence / 2) + distance
+
+
+def distance_from_gaussian(event: Event) -> float:
+    """Total variation between `event` and the Gaussian releases by which it is priced; 0 where there are none."""
+    modelled = gaussian_model(flatten(event))
+    return 0.0 if modelled is None else modelled[1]

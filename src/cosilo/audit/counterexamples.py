@@ -62,7 +62,7 @@ class _Noise:
         """Shape (trials,), in units of C."""
         context = Context(run=self._run, silo=str(silo), round=1, attempt=1, purpose="noise", step=step)
         drawn = MECHANISMS["gaussian"].sample(self._entropy.stream(context), self._trials, _FINEST)
-        return drawn * (self._sigma / _FINEST)
+        return np.asarray(drawn * (self._sigma / _FINEST), dtype=np.float64)
 
 
 def _clipped(theta: Floats, u: float, y: float) -> Floats:
@@ -211,7 +211,7 @@ class RevealedSign:
 
     @property
     def claimed_delta(self) -> float:
-        """delta at `epsilon` by joint-steps."""
+        """Delta at `epsilon` by joint-steps."""
         return delta_of_mu(mu=self.claimed_mu, epsilon=self.epsilon)
 
     def revealed_probability(self, *, present: bool) -> float:

@@ -108,7 +108,7 @@ def _by_guarantee(privacy: dict[str, Any]) -> str:
     if joint is None:
         return ""
     return (
-        f"Unconditional: epsilon = {up(privacy['epsilon_unconditional'])} whatever model and loss are. Joint-steps: "
+        f"Unconditional: epsilon = {_epsilon(privacy['epsilon_unconditional'])} whatever model and loss are. Joint-steps: "
         f"epsilon = {up(joint)} if every gradient is evaluated at a function of released sums, which "
         f"{privacy['local_steps']} local steps {'do not satisfy' if privacy['local_steps'] > 1 else 'satisfies'}."
     )
@@ -117,10 +117,14 @@ def _by_guarantee(privacy: dict[str, Any]) -> str:
 def _seen_by_others(privacy: dict[str, Any]) -> str:
     against = privacy["epsilon_against"]
     return (
-        f"The same noise gives epsilon = {up(against['outsider'])} against an outsider who sees the models "
-        f"({privacy['colluding_silos']} of {privacy['silos']} silos colluding), {up(against['server'])} against the "
-        f"server, {up(against['local'])} by one silo's own noise alone."
+        f"The same noise gives epsilon = {_epsilon(against['outsider'])} against an outsider who sees the models "
+        f"({privacy['colluding_silos']} of {privacy['silos']} silos colluding), {_epsilon(against['server'])} against "
+        f"the server, {_epsilon(against['local'])} by one silo's own noise alone."
     )
+
+
+def _epsilon(value: float | None) -> str:
+    return "infinity" if value is None else up(value)
 
 
 def _metric(name: str, value: float | None) -> str:

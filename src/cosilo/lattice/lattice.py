@@ -41,17 +41,20 @@ class Lattice:
         if not FINEST <= self.granularity <= COARSEST:
             raise ConfigError(
                 f"The granularity must lie in [{FINEST:.3g}, {COARSEST:.3g}], got {self.granularity}.",
-                "Leave it to auto.",
+                "Leave out aggregation.granularity.",
             )
         if not 0 < self.clamp < float("inf"):
-            raise ConfigError(f"The clamp must be positive and finite, got {self.clamp}.", "Leave it to auto.")
+            raise ConfigError(
+                f"The clamp must be positive and finite, got {self.clamp}.", "Leave out aggregation.clamp."
+            )
         if self.dim < 1:
             raise ConfigError(f"A vector has at least one coordinate, got {self.dim}.", "Check the model.")
         if self.clamp_units > LARGEST_UNITS:
             raise ConfigError(
                 f"A clamp of {self.clamp:g} is more than 2^51 times the granularity {self.granularity:g}, "
                 "beyond what float64 resolves.",
-                f"Use a granularity of at least {self.clamp / LARGEST_UNITS:.3g}.",
+                f"Write a smaller aggregation.clamp, or an aggregation.granularity of at least "
+                f"{self.clamp / LARGEST_UNITS:.3g}.",
             )
         require_fit(self.ring_bits, self.clamp_units)
 

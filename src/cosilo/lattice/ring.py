@@ -98,5 +98,5 @@ def require_fit(bits: int, total_bound: float) -> None:
         raise ConfigError(
             f"The sum can reach {_whole(total_bound)} lattice units, but {bits} ring bits hold at most "
             f"{(1 << (bits - 1)) - 1}.",
-            f"Use {smallest_ring(total_bound)} ring bits or more, or a coarser granularity.",
+            f"Write aggregation.ring_bits = {smallest_ring(total_bound)} or more, or a larger aggregation.granularity.",
         )

@@ -37,7 +37,8 @@ def rotate(vector: Reals, coordinates: int, seed: bytes) -> Reals:
     """H D x padded with zeros, shape (dim,) to (coordinates,), coordinates a power of two >= dim; float64.
 
     Error: each of the L = log2(coordinates) stages writes a+b or a-b with one rounding, relative 2^-53, and is
-    orthogonal up to scale; the final scaling rounds twice. So the result is within
+    orthogonal up to scale; the final scaling adds one more a coordinate, and an error of the factor itself, which is
+    the same in every coordinate of both neighbours and at most 2^-52. So the result is within
     ((1 + 2^-53)^(L+2) - 1) ||x||_2 <= 1.1 (L+2) 2^-53 ||x||_2 of the exact rotation in l2.
     """
     from cosilo.lattice.kernels import butterflies

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cosilo.local.slots import slot_count
+from cosilo.local.slots import OUTGROWN, slot_count
 from cosilo.privacy import Composed, Distance, Failure, PoissonSampled, Sensitivity
 
 if TYPE_CHECKING:
@@ -34,17 +34,16 @@ def largest(capacity: int, sampling_rate: float, clipping_norm: float) -> float:
 def use(terms: Terms, mechanism: Mechanism, contributors: int) -> Event:
     """One step's noisy sum, hidden by the shares of `contributors` silos.
 
-    The rounding's failure is drawn with the step; the distance of all shares from their exact laws is paid whole,
-    whatever the row's coin says.
+    A rounding that exceeds its sensitivity and a batch that outgrows its slots are failures of the step; the distance
+    of all shares from their exact laws is paid whole, whatever the row's coin says.
     """
     release = mechanism.event(
         l1=terms.l1, l2=terms.l2, sigma=terms.sigma, contributors=contributors, dim=terms.lattice.coordinates
     )
     sampled = release if terms.sampling_rate == 1 else PoissonSampled(terms.sampling_rate, release)
+    failure = terms.rounding_failure + (OUTGROWN if terms.sampling_rate < 1 else 0.0)
     draws = terms.lattice.coordinates * terms.shares
-    return Composed(
-        (sampled, Failure(probability=terms.rounding_failure), Distance(total_variation=draws * terms.draw_error))
-    )
+    return Composed((sampled, Failure(probability=failure), Distance(total_variation=draws * terms.draw_error)))
 
 
 def batch_rows(terms: Terms) -> float:

@@ -58,13 +58,15 @@ class Mechanism:
 def check_range(name: str, sigma: float, contributors: int, smallest: float, largest: float) -> None:
     """Raise ConfigError unless contributors >= 1 and smallest <= sigma <= largest; the message names the range."""
     if contributors < 1:
-        raise ConfigError(f"A sum needs at least one honest contributor, got {contributors}.", "Raise the cohort.")
+        raise ConfigError(
+            f"A sum needs at least one honest contributor, got {contributors}.", "Raise federation.cohort."
+        )
     if not smallest <= sigma <= largest:
         who = "one contributor" if contributors == 1 else f"each of {contributors} contributors"
         raise ConfigError(
             f"{name} noise is validated for {smallest:g} <= sigma <= {largest:g} lattice units for {who}, got "
             f"{sigma:g}.",
-            f"Choose a {'coarser' if sigma > largest else 'finer'} aggregation.granularity, or another noise multiplier.",
+            f"Choose a {'coarser' if sigma > largest else 'finer'} aggregation.granularity, or other noise.",
         )
 
 
@@ -75,5 +77,7 @@ def root_sum(share_multiplier: float, contributors: int) -> float:
         ConfigError: contributors < 1.
     """
     if contributors < 1:
-        raise ConfigError(f"A sum needs at least one honest contributor, got {contributors}.", "Raise the cohort.")
+        raise ConfigError(
+            f"A sum needs at least one honest contributor, got {contributors}.", "Raise federation.cohort."
+        )
     return float(share_multiplier * contributors**0.5)

@@ -25,16 +25,19 @@ def cautions(job: Job, plan: Plan) -> tuple[str, ...]:
         )
     if job.local.batch_size is not None and any(part.sampling_rate == 1 for part in plan.silos.values()):
         found.append("local.batch_size is not below the capacity of every silo: those silos use all rows every round.")
-    if plan.epsilon_against["server"] > plan.epsilon:
+    server = plan.epsilon_against["server"]
+    if server is None or server > plan.epsilon:
+        instead = "no finite epsilon can be proved" if server is None else f"epsilon is {up(server)}"
         found.append(
             f'The promise is made to outsiders: under protocol "{job.aggregation.protocol}" the server sees every '
-            f"silo's message, and against it epsilon is {up(plan.epsilon_against['server'])}."
+            f"silo's message, and against it {instead}."
         )
     found.extend(_about_integers(job, plan))
     if plan.guarantee == "joint-steps" and plan.epsilon_joint_steps is not None and plan.steps > 1:
+        holds = "nothing finite" if plan.epsilon_unconditional is None else up(plan.epsilon_unconditional)
         found.append(
             f"The promise rests on joint-steps, which is not proved for {plan.steps} local steps: epsilon "
-            f"{up(plan.epsilon)} is claimed, {up(plan.epsilon_unconditional)} is what holds."
+            f"{up(plan.epsilon)} is claimed, {holds} is what holds."
         )
     return tuple(found)
 
@@ -44,7 +47,7 @@ def _about_integers(job: Job, plan: Plan) -> list[str]:
     if plan.inflation > ACCEPTED:
         found.append(
             f"Rounding to a granularity of {plan.granularity:.3g} adds {plan.inflation:.2%} to the sensitivity and so "
-            "to the noise. A larger aggregation.ring_bits, or a smaller clamp, allows a finer one."
+            f"to the noise. {_finer(job, plan)}"
         )
     if job.aggregation.clamp is not None:
         found.append(
@@ -52,6 +55,14 @@ def _about_integers(job: Job, plan: Plan) -> list[str]:
             "model may learn something else."
         )
     return found
+
+
+def _finer(job: Job, plan: Plan) -> str:
+    if job.aggregation.granularity is not None:
+        return "A smaller aggregation.granularity costs less."
+    if job.aggregation.ring_bits != "auto":
+        return "A larger aggregation.ring_bits, or a smaller clamp, allows a finer one."
+    return f'The {plan.mechanism} sampler allows no finer one; privacy.mechanism = "discrete-gaussian" does.'
 
 
 def integers(plan: Plan) -> str:

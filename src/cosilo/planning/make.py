@@ -21,7 +21,6 @@ __all__ = ["make_plan"]
 # unless the job says otherwise.
 _NEAR, _MOST = 1 << 21, 1 << 24
 _FEW_ROWS, _MANY_ROWS = 64, 4096
-_NEGLIGIBLE = 2.0**-53  # of delta: subtracting it would not change delta's float
 _ROUNDING_SHARE = 2.0**-10  # of delta: for roundings that exceed their sensitivity, all together
 
 
@@ -39,14 +38,20 @@ def make_plan(job: Job, facts: Facts) -> Plan:
         return _on_a_lattice(job, replace(draft, share_multiplier=noise_multiplier / one_share), replies)
 
     def event(noise_multiplier: float, replies: int) -> Event:
+        # A search passes through noise that no ring or sampler holds: too little counts as none, so that it climbs
+        # on, too much as what it would be. What the search ends at is made and checked below.
         if noise_multiplier == 0:
             return Repeated(replies, Gaussian(0.0))
         try:
             plan = on_a_lattice(noise_multiplier, replies)
+        except ConfigError:
+            return Repeated(replies, Gaussian(noise_multiplier))
+        if plan.sigma > mechanism.largest_sigma:
+            return Repeated(replies, Gaussian(noise_multiplier))
+        try:
             mechanism.check(plan.sigma, plan.cohort)
         except ConfigError:
-            # A search passes through noise that no ring or sampler holds; what it ends at is made below, or refused.
-            return Repeated(replies, Gaussian(noise_multiplier))
+            return Repeated(replies, Gaussian(0.0))
         return plan.event(plan.dearest, replies)
 
     rounds, noise_multiplier = settle(job, event, silos=total, cohort=draft.cohort)
@@ -95,12 +100,14 @@ def _check_provable(job: Job, draft: Plan) -> None:
     if epsilon is None or error is None:
         return
     replies = most_replies(job.federation.rounds or 1, silos=len(draft.silos), cohort=draft.cohort)
-    most = math.log(draft.delta / (error * draft.dim * draft.cohort * draft.steps * replies)) - 1
+    coordinates = draft.coordinates
+    most = math.log(draft.delta / (error * coordinates * draft.cohort * draft.steps * replies)) - 1
     if epsilon > most:
+        less = f"privacy.epsilon of at most {math.floor(most)}" if most >= 1 else "a larger privacy.delta"
         raise JobError(
-            f"privacy.epsilon = {epsilon:g} is beyond what {draft.mechanism} noise can prove at this delta: draws are "
-            f"within {error:.1g} of their law, and that times e^epsilon exceeds delta.",
-            f'Write at most {math.floor(most)}, or mechanism = "gaussian" for research.',
+            f"privacy.epsilon = {epsilon:g} is beyond what {draft.mechanism} noise can prove at delta = "
+            f"{draft.delta:g}: draws are within {error:.1g} of their law, and that times e^epsilon exceeds delta.",
+            f'Write {less}, or privacy.mechanism = "gaussian" for research.',
         )
 
 
@@ -127,7 +134,7 @@ def _ring(job: Job, plan: Plan, failure: float) -> Ring:
         name: rule.largest(part.capacity, part.sampling_rate, plan.clipping_norm) for name, part in plan.silos.items()
     }
     sums = Sums(
-        l2=rule.sensitivity(plan.clipping_norm).l2,
+        l2=plan.sensitivity(job.aggregation.clamp or max(largest.values())),
         largest=largest,
         dim=plan.dim,
         steps=plan.steps,
@@ -155,27 +162,36 @@ def _priced(plan: Plan) -> Plan:
         return known[key]
 
     asked, dearest = plan.guarantee, plan.dearest
+    promise = _finite(price(dearest, plan.against, asked)[0])
+    # A smaller rate never costs more, whatever accountant priced it: hockey-stick divergences are convex.
     silos = {
-        name: replace(part, replies=replies, epsilon=price(name, plan.against, asked)[0])
+        name: replace(part, replies=replies, epsilon=min(promise, price(name, plan.against, asked)[0]))
         for name, part in plan.silos.items()
     }
     joint = "joint-steps" in RULES[plan.rule].assumptions
-    priced = replace(
+    return replace(
         plan,
         silos=silos,
-        epsilon=max(part.epsilon for part in silos.values()),
-        epsilon_unconditional=price(dearest, plan.against, "unconditional")[0],
-        epsilon_joint_steps=price(dearest, plan.against, "joint-steps")[0] if joint else None,
+        epsilon=promise,
+        epsilon_unconditional=_known(price(dearest, plan.against, "unconditional")[0]),
+        epsilon_joint_steps=_known(price(dearest, plan.against, "joint-steps")[0]) if joint else None,
         proved_by=price(dearest, plan.against, asked)[1],
-        epsilon_against={observer: price(dearest, observer, asked)[0] for observer in OBSERVERS},
+        epsilon_against={observer: _known(price(dearest, observer, asked)[0]) for observer in OBSERVERS},
     )
-    if priced.outgrown > _NEGLIGIBLE * priced.delta:
-        raise JobError(
-            f"delta = {priced.delta:g} is too small for sampled batches: one outgrows its slots with "
-            f"probability {priced.outgrown:.1g}.",
-            "Raise privacy.delta, or use all rows (leave out sampling_rate and batch_size).",
-        )
-    return priced
+
+
+def _known(epsilon: float) -> float | None:
+    return epsilon if math.isfinite(epsilon) else None
+
+
+def _finite(epsilon: float) -> float:
+    """The promise, which has to be a number."""
+    if math.isfinite(epsilon):
+        return epsilon
+    raise JobError(
+        "No finite epsilon can be proved for so little noise at this delta.",
+        "Raise privacy.noise_multiplier or privacy.delta, or lower federation.rounds.",
+    )
 
 
 def _sizes(job: Job, silos: int) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from cosilo.lattice import Lattice
 from cosilo.local import RULES, Guarantee, Terms
 from cosilo.local.slots import OUTGROWN
 from cosilo.mechanisms import MECHANISMS
-from cosilo.planning.ring import OUTSIDE
+from cosilo.planning.ring import OUTSIDE, within
 from cosilo.privacy import Event, Repeated
 
 __all__ = ["OBSERVERS", "Facts", "Plan", "SiloPlan", "seen_contributors"]
@@ -68,7 +68,7 @@ class Plan:
         sum_bound: bound on a coordinate of a round's sum, in lattice units.
         honest: contributors whose noise counts against an outsider (worst allowed case).
         epsilon: the promise against the job's observer: the largest over silos.
-        epsilon_unconditional: the same without the assumption of joint-steps.
+        epsilon_unconditional: the same without the assumption of joint-steps; None: no finite one is proved.
         epsilon_joint_steps: what joint-steps says; None for a rule without local steps.
         proved_by: what proves it: "closed-form", "pld" or "rdp".
         epsilon_against: the same noise seen by "server", "outsider" and "local" (one silo's own noise only).
@@ -103,10 +103,10 @@ class Plan:
     rounding_failure: float = 0.0
     sum_bound: int = 0
     epsilon: float = 0.0
-    epsilon_unconditional: float = 0.0
+    epsilon_unconditional: float | None = None
     epsilon_joint_steps: float | None = None
     proved_by: str = ""
-    epsilon_against: Mapping[str, float] = field(default_factory=dict)
+    epsilon_against: Mapping[str, float | None] = field(default_factory=dict)
 
     def lattice(self, silo: str) -> Lattice:
         """The integers on which `silo` works."""
@@ -151,7 +151,16 @@ class Plan:
     @property
     def inflation(self) -> float:
         """Relative growth of the sensitivity by rounding."""
-        return self.l2 * self.granularity / RULES[self.rule].sensitivity(self.clipping_norm).l2 - 1
+        return self.l2 * self.granularity / self.sensitivity(max(part.clamp for part in self.silos.values())) - 1
+
+    @property
+    def coordinates(self) -> int:
+        """Integers in a message: dim, padded where a rotation comes first."""
+        return 1 << (self.dim - 1).bit_length() if self.rotation else self.dim
+
+    def sensitivity(self, clamp: float) -> float:
+        """l2 sensitivity of one step's vector before rounding, with `clamp` the largest of all silos."""
+        return within(RULES[self.rule].sensitivity(self.clipping_norm).l2, clamp=clamp, coordinates=self.coordinates)
 
     def event(self, silo: str, replies: int, observer: str | None = None, guarantee: Guarantee | None = None) -> Event:
         """What `replies` rounds of `silo` released towards `observer` (default: the job's) by `guarantee` (same)."""
@@ -179,15 +188,14 @@ class Plan:
 
     @property
     def outgrown(self) -> float:
-        """Probability that some sampled batch of a silo outgrows its slots: part of delta, below its last bit."""
+        """Probability that some sampled batch of a silo outgrows its slots: part of delta."""
         sampled = any(part.sampling_rate < 1 for part in self.silos.values())
         return self.roundings * OUTGROWN if sampled else 0.0
 
     @property
     def overflow(self) -> float:
         """Probability that some coordinate of some round's sum leaves the ring: a wrong model, never a breach."""
-        coordinates = self.lattice(next(iter(self.silos))).coordinates
-        return min(1.0, self.rounds * coordinates * OUTSIDE)
+        return min(1.0, self.rounds * self.coordinates * OUTSIDE)
 
     def to_tree(self) -> dict[str, Any]:
         """Plain JSON data."""

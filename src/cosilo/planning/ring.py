@@ -22,7 +22,7 @@ from cosilo.job.schema import Aggregation
 from cosilo.lattice import Lattice, fits, integer_sensitivity
 from cosilo.mechanisms import Mechanism
 
-__all__ = ["ACCEPTED", "OUTSIDE", "Ring", "Sums", "choose_ring"]
+__all__ = ["ACCEPTED", "OUTSIDE", "Ring", "Sums", "choose_ring", "within"]
 
 ACCEPTED = 1e-3  # relative growth of the sensitivity by rounding (design 20)
 _ENOUGH = 1e-4  # finer gains nothing that anybody could measure
@@ -31,6 +31,7 @@ _RINGS = (16, 32, 64)
 _COARSEST, _FINEST = 2.0**-10, 2.0**48  # clipping norm in lattice units: what is considered
 _LARGEST_UNITS = 2.0**50  # a clamp in lattice units stays an exact float64 with room for its fraction
 _CLOSE = 1e-4  # of log k
+_UP = 1 + 2.0**-50  # more than the rounding of a sum and a quotient
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +39,7 @@ class Sums:
     """What is summed in a round, in public numbers.
 
     Attributes:
-        l2: l2 sensitivity of one step's vector, before rounding.
+        l2: l2 sensitivity of one step's vector, before rounding (`within` its clamp).
         largest: silo -> bound on the norm of one step's vector.
         dim: trainable parameters.
         steps: vectors a silo adds up in a round.
@@ -106,7 +107,7 @@ def choose_ring(
 
     rings = _RINGS if wanted.ring_bits == "auto" else (wanted.ring_bits,)
     if wanted.granularity is not None:
-        return _smallest(at(sums.l2 / wanted.granularity), rings)
+        return _smallest(at(sums.l2 / wanted.granularity), rings, own=True)
     finest = _finest(wanted, mechanism, sums, lambda units: share_multiplier * at(units).l2)
     enough = min(finest, _enough(mechanism, at, sums, share_multiplier, finest))
     for bits in rings:
@@ -116,7 +117,12 @@ def choose_ring(
         found = replace(at(units), ring_bits=bits)
         if bits == rings[-1] or inflation(found, sums.l2) <= ACCEPTED or units == finest:
             return found
-    return _smallest(at(_COARSEST), rings)
+    return _smallest(at(_COARSEST), rings, own=False)
+
+
+def within(l2: float, *, clamp: float, coordinates: int) -> float:
+    """l2 sensitivity of a vector that is clamped after it was bounded by `l2`: both neighbours lie in the clamp."""
+    return min(l2, 2 * clamp * math.sqrt(coordinates))
 
 
 def inflation(ring: Ring, l2: float) -> float:
@@ -129,6 +135,7 @@ def _at(
 ) -> Ring:
     """The largest ring with the granularity sensitivity / `units`."""
     clamps = {silo: wanted.clamp or bound for silo, bound in sums.largest.items()}
+    most = sorted(clamps.values(), reverse=True)[: sums.cohort]
     draft = Ring(
         granularity=wanted.granularity or sums.l2 / units,
         ring_bits=_RINGS[-1],
@@ -139,27 +146,27 @@ def _at(
         total=0,
     )
     # The margin for floating point grows with the clamp: the largest silo's covers all.
-    widest = draft.lattice(max(clamps, key=lambda silo: clamps[silo]), sums.dim)
+    widest = replace(draft.lattice(next(iter(clamps)), sums.dim), clamp=most[0])
     l2, l1 = integer_sensitivity(l2=sums.l2, lattice=widest, beta=failure, norm=max(sums.largest.values()))
-    one_of_each = {clamp: silo for silo, clamp in clamps.items()}
-    reach = {clamp: draft.lattice(silo, sums.dim).clamp_units for clamp, silo in one_of_each.items()}
-    bounds = sorted((reach[clamp] for clamp in clamps.values()), reverse=True)
+    # ceil(a) + ceil(b) <= ceil(a + b) + 1: one rounding up for all, and a unit for each.
+    reach = math.ceil(math.fsum(most) / draft.granularity * _UP) + len(most)
     noise = mechanism.tail(share_multiplier * l2, sums.cohort * sums.steps, OUTSIDE)
-    return replace(draft, l2=l2, l1=l1, total=sums.steps * sum(bounds[: sums.cohort]) + math.ceil(noise))
+    return replace(draft, l2=l2, l1=l1, total=sums.steps * reach + math.ceil(noise))
 
 
-def _smallest(ring: Ring, rings: tuple[int, ...]) -> Ring:
+def _smallest(ring: Ring, rings: tuple[int, ...], *, own: bool) -> Ring:
     """The smallest of `rings` that holds the sums of `ring`."""
     for bits in rings:
         if fits(bits, ring.total):
             return replace(ring, ring_bits=bits)
     needed = ring.total.bit_length() + 1
-    instead = f"aggregation.ring_bits = {needed}, " if needed <= _RINGS[-1] else ""
+    larger = f"aggregation.ring_bits = {needed}" if needed <= _RINGS[-1] else ""
+    coarser = "a larger aggregation.granularity" if own else ""
+    smaller = f"an aggregation.clamp below {max(ring.clamps.values()):.4g}"
     raise JobError(
         f"A ring of {rings[-1]} bits is too small: at granularity {ring.granularity:.4g} a sum can reach "
         f"{ring.total:,} lattice units, and {rings[-1]} bits hold less than {1 << (rings[-1] - 1):,}.",
-        f"Write {instead}a larger aggregation.granularity, or a smaller aggregation.clamp than "
-        f"{max(ring.clamps.values()):.4g}.",
+        f"Write {', '.join(way for way in (larger, coarser) if way)}{' or ' if larger or coarser else ''}{smaller}.",
     )
 
 
@@ -176,11 +183,10 @@ def _enough(
     mechanism: Mechanism, at: Callable[[float], Ring], sums: Sums, share_multiplier: float, finest: float
 ) -> float:
     """Smallest clipping norm in lattice units from which a finer lattice gains nothing."""
-    if mechanism.finest_sigma is not None:
-        return mechanism.finest_sigma / share_multiplier
+    aim = (mechanism.finest_sigma or 0.0) / share_multiplier
     if inflation(at(finest), sums.l2) > _ENOUGH:
         return finest
-    return _crossing(lambda units: inflation(at(units), sums.l2) <= _ENOUGH, _COARSEST, finest)[1]
+    return max(aim, _crossing(lambda units: inflation(at(units), sums.l2) <= _ENOUGH, _COARSEST, finest)[1])
 
 
 def _fitting(at: Callable[[float], Ring], bits: int, most: float) -> float | None:

@@ -105,7 +105,8 @@ class Coordinator:
         theta, optimizer = self.optimizer.apply(state.theta, total / divisor, state.optimizer)
         if not (np.abs(theta) < np.finfo(np.float32).max).all():
             raise DivergedError(
-                f"Round {number} moved the model out of the range of float32.", "Lower federation.server_optimizer.lr."
+                f"Round {number} moved the model out of the range of float32.",
+                "Lower federation.server_optimizer.lr or local.lr.",
             )
         return CoordinatorState(
             theta=theta,

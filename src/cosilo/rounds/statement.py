@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Literal
 
+from cosilo import accounting
 from cosilo.local import RULES
 from cosilo.mechanisms import MECHANISMS
 from cosilo.planning import seen_contributors
@@ -32,8 +33,8 @@ _OBSERVERS = {
     "server is trusted, because it sees every message.",
 }
 _ENTROPY = {
-    "system": "Noise and batches come from AES-256-CTR streams keyed by the operating system (computational).",
-    "seeded": "SIMULATION: noise and batches come from a seed, and whoever knows it can subtract them.",
+    "system": "Noise, rounding and batches come from AES-256-CTR streams keyed by the system (computational).",
+    "seeded": "SIMULATION: noise, rounding and batches come from a seed, and whoever knows it can subtract them.",
 }
 _ALL_MODELS = "The promise covers the models of all rounds together, not only the last."
 _NOT_COVERED = (
@@ -46,6 +47,7 @@ _NOT_COVERED = (
     "Poisoned inputs, and silos that do not run this code or whose random generator is broken.",
 )
 _PUBLIC_ROWS = "The held-out rows: they are public by declaration and carry no guarantee."
+_MOST_EXPONENT = 700.0  # exp of more overflows; the promise is far below
 _VERSIONED = ("cosilo", "dp-accounting", "numpy", "numba", "torch", "cryptography")
 
 
@@ -118,16 +120,17 @@ def statement(
 
 def _promise(plan: Plan) -> dict[str, Any]:
     rounding, sampler = plan.roundings * plan.rounding_failure, _sampler(plan)
-    spent = rounding + (sampler or 0.0) + plan.outgrown
+    weight = 1 + math.exp(min(plan.epsilon, _MOST_EXPONENT))
+    items = {
+        "law": weight * _law(plan),
+        "rounding": rounding,
+        "sampler": None if sampler is None else weight * sampler,
+        "slots": plan.outgrown,
+    }
     return {
         "epsilon": plan.epsilon,
         "delta": plan.delta,
-        "delta_items": {
-            "curve": plan.delta - spent,
-            "rounding": rounding,
-            "sampler": sampler,
-            "slots": plan.outgrown,
-        },
+        "delta_items": {"curve": plan.delta - math.fsum(item or 0.0 for item in items.values()), **items},
         "failure_probability": {"rounding": rounding, "sampler": sampler, "overflow": plan.overflow},
         "epsilon_unconditional": plan.epsilon_unconditional,
         "epsilon_joint_steps": plan.epsilon_joint_steps,
@@ -138,11 +141,17 @@ def _promise(plan: Plan) -> dict[str, Any]:
 
 
 def _sampler(plan: Plan) -> float | None:
-    """Of delta: (1 + e^epsilon) times the distance of all draws of a run from their exact laws."""
+    """Total variation between all draws of a run and their exact laws; it costs (1 + e^epsilon) times that of delta."""
     if plan.draw_error is None:
         return None
-    draws = plan.roundings * plan.cohort * plan.lattice(plan.dearest).coordinates
-    return (1 + math.exp(plan.epsilon)) * draws * plan.draw_error
+    return plan.roundings * plan.cohort * plan.coordinates * plan.draw_error
+
+
+def _law(plan: Plan) -> float:
+    """Total variation between the run's discrete noise and the Gaussian noise that its accountant stands on."""
+    if plan.proved_by == "rdp":  # priced by its own curve
+        return 0.0
+    return accounting.distance_from_gaussian(plan.event(plan.dearest, plan.silos[plan.dearest].replies))
 
 
 def _noise(plan: Plan) -> dict[str, Any]:
@@ -181,7 +190,8 @@ def _per_silo(plan: Plan, spending: Spending) -> list[dict[str, Any]]:
     for silo, part in plan.silos.items():
         replies = spending.replies.get(silo, 0)
         key = (part.sampling_rate, replies)
-        if key not in priced:
-            priced[key] = part.epsilon if replies == part.replies else plan.price(silo, replies)[0]
+        if key not in priced:  # fewer replies never cost more than the planned ones
+            known = replies >= part.replies
+            priced[key] = part.epsilon if known else min(part.epsilon, plan.price(silo, replies)[0])
         rows.append({"silo": silo, "rounds": replies, "epsilon": part.epsilon, "epsilon_realised": priced[key]})
     return rows
