@@ -74,7 +74,7 @@ def unsampled(mechanism: str, uses: int, z: float, target: float) -> float:
     return epsilon_of_mu(mu=math.sqrt(uses) / scale, delta=target)
 
 
-def check_epsilon(mechanism: str, case: tuple[float, int, float, float], said: list[Any]) -> None:
+def check_epsilon(mechanism: str, accountant: str, case: tuple[float, int, float, float], said: list[Any]) -> None:
     rate, uses, z, target = case
     lower, upper = said
     if isinstance(upper, str):  # a refusal: what happened, what to do
@@ -86,13 +86,15 @@ def check_epsilon(mechanism: str, case: tuple[float, int, float, float], said: l
     if rate == 0:
         assert upper == 0
         return
+    if accountant == "pld" and mechanism != "gaussian" and math.isinf(upper):
+        return  # the distance of the modelled noise is more than delta: nothing proved, as documented
     assert math.isfinite(upper)
     cost = unsampled(mechanism, uses, z, target)
     # Skellam and tiny noise are charged by the Renyi curve of what is released
-    loose = 1.3 if mechanism == "gaussian" else 4.0
+    loose = 1.3 if mechanism == "gaussian" else 4.0  # RDP at delta = 1e-30
     assert upper <= loose * cost + 0.5 or (mechanism != "gaussian" and z * UNIT < 3)
-    if rate == 1 and mechanism == "gaussian":
-        assert upper == pytest.approx(cost, rel=1e-9)
+    if rate == 1 and mechanism == "gaussian" and accountant != "rdp":
+        assert upper == pytest.approx(cost, rel=1e-9 if accountant == "epsilon" else 1e-5)
     if uses * rate <= target:  # a row is in no batch at all with probability 1 - delta
         assert upper == 0
 
@@ -105,7 +107,7 @@ def test_extremes(mechanism: str) -> None:
         assert seconds < SECONDS, (name, rate, uses, z, target)
         assert peak < KIBIBYTES, (name, rate, uses, z, target)
         if name in ("epsilon", "rdp", "pld"):
-            check_epsilon(mechanism, (rate, uses, z, target), said)
+            check_epsilon(mechanism, name, (rate, uses, z, target), said)
         elif name == "delta":
             assert 0 <= said[1] <= min(1.0, uses * rate * (1 + 1e-9))
         else:

@@ -108,8 +108,8 @@ def _by_guarantee(privacy: dict[str, Any]) -> str:
     if joint is None:
         return ""
     return (
-        f"Unconditional: epsilon = {_epsilon(privacy['epsilon_unconditional'])} whatever model and loss are. Joint-steps: "
-        f"epsilon = {up(joint)} if every gradient is evaluated at a function of released sums, which "
+        f"Unconditional: epsilon = {_epsilon(privacy['epsilon_unconditional'])} whatever model and loss are. "
+        f"Joint-steps: epsilon = {up(joint)} if every gradient is evaluated at a function of released sums, which "
         f"{privacy['local_steps']} local steps {'do not satisfy' if privacy['local_steps'] > 1 else 'satisfies'}."
     )
 
