@@ -50,7 +50,7 @@ for rate, uses, z, target in itertools.product(
         calls["rdp"] = lambda: epsilon(event(z), target, "rdp")
         calls["pld"] = lambda: epsilon(event(z), target, "pld")
         calls["delta"] = lambda: delta(event(z), 1.0)
-    if z == 1e2:
+    if z == 1e2 and rate in (0.0, 1e-9, 1.0):
         calls["noise"] = lambda: calibrate_noise(event, epsilon=1.0, delta=target)
     for name, call in calls.items():
         said, seconds = answer(call)
@@ -102,7 +102,7 @@ def check_epsilon(mechanism: str, accountant: str, case: tuple[float, int, float
 @pytest.mark.parametrize("mechanism", ["gaussian", "discrete-gaussian", "skellam", "laplace"])
 def test_extremes(mechanism: str) -> None:
     found = answers(mechanism)
-    assert len(found) == 4 * 2 * 2 * (4 + 3 + 1)
+    assert len(found) == 4 * 2 * 2 * (4 + 3) + 3 * 2 * 2
     for name, rate, uses, z, target, said, seconds, peak in found:
         assert seconds < SECONDS, (name, rate, uses, z, target)
         assert peak < KIBIBYTES, (name, rate, uses, z, target)

@@ -126,9 +126,9 @@ def test_agrees_with_dp_accounting() -> None:
 @pytest.mark.parametrize("uses", [{(1.0, 0.01): 100}, {(0.3, 0.5): 3}, {(4.0, 1.0): 1}, {(1.0, 1e-6): 10}])
 def test_the_search_for_epsilon_is_dp_accountings(uses: dict[tuple[float, float], int]) -> None:
     losses = loss_distribution(uses, 1e-9)
-    for delta in (0.9, 0.1, 1e-3, 1e-6, 1e-8):
-        theirs = losses._composed.get_epsilon_for_delta(delta)
-        assert losses.epsilon_upper(delta) == pytest.approx(theirs, rel=1e-5, abs=1e-9)
+    for at in (0.9, 0.1, 1e-3, 1e-6, 1e-8):
+        theirs = losses._composed.get_epsilon_for_delta(at)
+        assert losses.epsilon_upper(at) == pytest.approx(theirs, rel=1e-5, abs=1e-9)
 
 
 def test_different_uses_compose() -> None:

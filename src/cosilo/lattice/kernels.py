@@ -6,30 +6,19 @@ release the GIL and check no bounds: the callers in this package own every array
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import ParamSpec, TypeVar, cast
-
-import numba
 import numpy as np
 
+from cosilo.compiled import compiled
 from cosilo.lattice.ring import Integers, Residues
 
 __all__ = ["butterflies", "pack_words", "round_dithered", "unpack_words"]
-
-P = ParamSpec("P")
-R = TypeVar("R")
 
 Reals = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 _TWO_64 = 2.0**64
 
 
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    """Numba's compiler, cached on disk, with the function's own type (numba ships no types)."""
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-
-
-@_compiled
+@compiled
 def round_dithered(values: Reals, granularity: float, clamp: float, words: Residues, out: Integers) -> bool:
     """Write floor(clamped values / granularity + r), r = 1 - (word + 1)/2^64; False if a value was not finite.
 
@@ -51,7 +40,7 @@ def round_dithered(values: Reals, granularity: float, clamp: float, words: Resid
     return finite
 
 
-@_compiled
+@compiled
 def pack_words(residues: Residues, bits: int, out: Residues) -> bool:
     """Write residues as a little-endian bit stream into the words `out`; False if one has a bit above `bits`.
 
@@ -76,7 +65,7 @@ def pack_words(residues: Residues, bits: int, out: Residues) -> bool:
     return bool(above == np.uint64(0))
 
 
-@_compiled
+@compiled
 def unpack_words(words: Residues, bits: int, out: Residues) -> None:
     """Inverse of `pack_words`; `words` has one word more than the stream, so that reading ahead stays inside."""
     keep = np.uint64(0xFFFFFFFFFFFFFFFF) >> np.uint64(64 - bits)
@@ -89,7 +78,7 @@ def unpack_words(words: Residues, bits: int, out: Residues) -> None:
         out[i] = (low | high) & keep
 
 
-@_compiled
+@compiled
 def butterflies(values: Reals) -> None:
     """In place, the unnormalised Walsh-Hadamard transform of a power-of-two length: log2(n) stages of a+b, a-b."""
     half = 1

@@ -8,16 +8,13 @@ bucket goes to the list, or back to the caller.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import ParamSpec, TypeAlias, TypeVar, cast
+from typing import TypeAlias
 
-import numba
 import numpy as np
 
-__all__ = ["ACCEPTED", "HARD", "REFILL", "alias_draws", "region_draws", "settle_regions"]
+from cosilo.compiled import compiled
 
-P = ParamSpec("P")
-R = TypeVar("R")
+__all__ = ["ACCEPTED", "HARD", "REFILL", "alias_draws", "region_draws", "settle_regions"]
 
 Ints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.int64]]
 Words: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
@@ -31,11 +28,7 @@ _MOST_FRESH = 4  # words that one trial and its successor can take
 ACCEPTED, REFILL, HARD = 0, 1, 2
 
 
-def _compiled(function: Callable[P, R]) -> Callable[P, R]:
-    return cast("Callable[P, R]", numba.njit(cache=True, nogil=True)(function))
-
-
-@_compiled
+@compiled
 def alias_draws(words: Halves, packed: Halves, bits: int, offset: int, out: Ints, ties: Ints) -> int:
     """One draw a 32-bit word: out[i] = cell or alias, minus offset; positions of undecided words into `ties`.
 
@@ -74,7 +67,7 @@ def alias_draws(words: Halves, packed: Halves, bits: int, offset: int, out: Ints
     return found
 
 
-@_compiled
+@compiled
 def region_draws(  # noqa: PLR0913, PLR0917
     words: Words, packed: Words, bits: int, lowbits: int, buckets: int, out: Ints, slow: Ints
 ) -> int:
@@ -114,7 +107,7 @@ def region_draws(  # noqa: PLR0913, PLR0917
     return found
 
 
-@_compiled
+@compiled
 def _region(x: np.uint64, fresh: Words, used: int, cells: Cells) -> tuple[np.int64, int]:
     """The region of a trial's word, a tie decided by two fresh words; and the words used since."""
     packed, bits, lowbits, _, first, second, _, _ = cells
@@ -129,7 +122,7 @@ def _region(x: np.uint64, fresh: Words, used: int, cells: Cells) -> tuple[np.int
     return np.int64(cell if keep else entry & np.uint64((1 << bits) - 1)), used
 
 
-@_compiled
+@compiled
 def _gap(value: np.int64, word: np.uint64, cells: Cells, decay: Decay) -> float:
     """Height of the law minus the level of a wedge's trial, in units of its bucket's upper bound."""
     linear, quadratic, values, _ = decay
@@ -143,7 +136,7 @@ def _gap(value: np.int64, word: np.uint64, cells: Cells, decay: Decay) -> float:
     return float(height * top[j] - (floor[j] + (1.0 - floor[j]) * (float(word) * 2.0**-64)))
 
 
-@_compiled
+@compiled
 def settle_regions(  # noqa: PLR0913, PLR0917
     words: Words, slow: Ints, at: int, fresh: Words, cells: Cells, decay: Decay, out: Ints
 ) -> tuple[int, int, int, np.int64, np.uint64]:
