@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 
 from cosilo.accounting import epsilon
 from cosilo.cli.account import app
+from cosilo.errors import ConfigError
 from cosilo.privacy import DiscreteGaussian, Gaussian, PoissonSampled, Repeated
 
 
@@ -56,3 +57,11 @@ def test_flights_with_discrete_noise_costs_what_the_gaussian_costs(rate: float) 
         gaussian = Gaussian(sigma * math.sqrt(15) / 6000)
         continuous = epsilon(Repeated(20, PoissonSampled(rate, gaussian)), 1e-5).upper
         assert continuous <= discrete <= 1.01 * continuous
+
+
+def test_noise_that_is_no_gaussian_is_refused_by_pld_and_costed_by_auto() -> None:
+    """The distance from the modelled Gaussian is more than delta: a sentence, not infinity."""
+    line = "epsilon --mechanism skellam --noise-multiplier 1 --sensitivity-l2 100 --dim 1000"
+    with pytest.raises(ConfigError, match="Use more noise, or --accountant auto"):
+        CliRunner().invoke(app, [*line.split(), "--accountant", "pld"], catch_exceptions=False)
+    assert call(line)["epsilon"]["upper"] < 6
