@@ -14,18 +14,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cosilo.mechanisms.base import Mechanism, check_range, root_sum
-from cosilo.mechanisms.draws import draw_alias, draw_histogram
-from cosilo.mechanisms.tables import (
-    BITS,
-    TAIL,
-    AliasTable,
-    Histogram,
-    Law,
-    alias_table,
-    exp_minus,
-    histogram,
-    uses_alias,
-)
+from cosilo.mechanisms.draws import draw
+from cosilo.mechanisms.tables import BITS, INEXACT, TAIL, AliasTable, Histogram, Law, exp_minus, table
 from cosilo.privacy import DiscreteGaussian, Event
 
 if TYPE_CHECKING:
@@ -37,7 +27,6 @@ __all__ = ["DISCRETE_GAUSSIAN"]
 _SMALLEST_ALONE = 0.5
 _SMALLEST_SHARE = 3.0  # below, the sum of shares is not close enough to a discrete Gaussian
 _LARGEST = 2.0**36
-_INEXACT = 2.0**-127
 
 
 def _tail(sigma: float, draws: int, probability: float) -> float:
@@ -79,16 +68,13 @@ def _table(sigma: float) -> tuple[Law, AliasTable | Histogram]:
         at=lambda x: _at(sigma, x),
         quadratic=0.5 / sigma / sigma,
     )
-    return law, alias_table(law) if uses_alias(law) else histogram(law)
+    return law, table(law)
 
 
 def _sample(stream: Stream, dim: int, sigma: float) -> Integers:
     """`dim` independent draws, shape (dim,), int64; sigma must pass `_check` for a single contributor."""
     check_range("Discrete Gaussian", sigma, 1, _SMALLEST_ALONE, _LARGEST)
-    law, table = _table(sigma)
-    if isinstance(table, AliasTable):
-        return draw_alias(table, stream, dim)
-    return draw_histogram(law, table, stream, dim)
+    return draw(*_table(sigma), stream, dim)
 
 
 def _event(*, l1: float, l2: float, sigma: float, contributors: int, dim: int) -> Event:
@@ -102,13 +88,9 @@ def _check(sigma: float, contributors: int) -> None:
 
 
 def _inexact(sigma: float) -> float:
-    """2^-127, for every sigma of the validated range.
-
-    The tail beyond the table is <= 2^-128 (`_tail`), the rest <= 2^-142 (`tables.alias_table`) or <= 2^-200
-    (`tables.histogram`).
-    """
+    """For every sigma of the validated range, see `tables.table`."""
     check_range("Discrete Gaussian", sigma, 1, _SMALLEST_ALONE, _LARGEST)
-    return _INEXACT
+    return INEXACT
 
 
 DISCRETE_GAUSSIAN = Mechanism(

@@ -15,18 +15,8 @@ from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from cosilo.mechanisms.base import Mechanism, check_range, root_sum
-from cosilo.mechanisms.draws import draw_alias, draw_histogram
-from cosilo.mechanisms.tables import (
-    BITS,
-    TAIL,
-    AliasTable,
-    Histogram,
-    Law,
-    alias_table,
-    exp_minus,
-    histogram,
-    uses_alias,
-)
+from cosilo.mechanisms.draws import draw
+from cosilo.mechanisms.tables import BITS, INEXACT, TAIL, AliasTable, Histogram, Law, exp_minus, table
 from cosilo.privacy import Event, Pure
 
 if TYPE_CHECKING:
@@ -36,7 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["DISCRETE_LAPLACE", "decay"]
 
 _SMALLEST, _LARGEST = 0.5, 2.0**36
-_INEXACT = 2.0**-127
 _TILTS = tuple(1 - 0.97**i for i in range(1, 300)) + tuple(10.0 ** (-i / 20) for i in range(30, 160))
 
 
@@ -82,16 +71,13 @@ def _table(sigma: float) -> tuple[Law, AliasTable | Histogram]:
         at=lambda x: _at(sigma, x),
         linear=decay(sigma),
     )
-    return law, alias_table(law) if uses_alias(law) else histogram(law)
+    return law, table(law)
 
 
 def _sample(stream: Stream, dim: int, sigma: float) -> Integers:
     """`dim` independent draws, shape (dim,), int64."""
     _check(sigma, 1)
-    law, table = _table(sigma)
-    if isinstance(table, AliasTable):
-        return draw_alias(table, stream, dim)
-    return draw_histogram(law, table, stream, dim)
+    return draw(*_table(sigma), stream, dim)
 
 
 def _event(*, l1: float, l2: float, sigma: float, contributors: int, dim: int) -> Event:
@@ -110,13 +96,9 @@ def _check(sigma: float, contributors: int) -> None:
 
 
 def _inexact(sigma: float) -> float:
-    """2^-127, for every sigma of the validated range.
-
-    The tail beyond the table is <= 2^-128 (`_tail`), the rest <= 2^-142 (`tables.alias_table`) or <= 2^-200
-    (`tables.histogram`).
-    """
+    """For every sigma of the validated range, see `tables.table`."""
     _check(sigma, 1)
-    return _INEXACT
+    return INEXACT
 
 
 DISCRETE_LAPLACE = Mechanism(

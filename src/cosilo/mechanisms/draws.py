@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from cosilo.mechanisms.base import Integers
     from cosilo.mechanisms.kernels import Cells, Decay
 
-__all__ = ["draw_alias", "draw_histogram", "kernel_arguments", "new_vector"]
+__all__ = ["draw", "draw_alias", "draw_histogram", "kernel_arguments", "new_vector"]
 
 _BLOCK_WORDS = 1 << 15  # 256 KiB
 _MARGIN = 2.0**-40  # of the larger side of a wedge's comparison
@@ -35,6 +35,13 @@ def new_vector(dim: int) -> Integers:
     if dim < 1:
         raise ConfigError(f"Noise needs dim >= 1, got {dim}.", "This is a bug in the caller: say where it came from.")
     return np.empty(dim, dtype=np.int64)
+
+
+def draw(law: Law, table: AliasTable | Histogram, stream: Stream, dim: int) -> Integers:
+    """`dim` independent draws of `law` from its table, shape (dim,), int64."""
+    if isinstance(table, AliasTable):
+        return draw_alias(table, stream, dim)
+    return draw_histogram(law, table, stream, dim)
 
 
 def draw_alias(table: AliasTable, stream: Stream, dim: int) -> Integers:

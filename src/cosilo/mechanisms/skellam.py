@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cosilo.mechanisms.base import Mechanism, check_range, root_sum
-from cosilo.mechanisms.draws import draw_alias, draw_histogram
-from cosilo.mechanisms.tables import BITS, TAIL, AliasTable, Histogram, Law, alias_table, histogram, uses_alias
+from cosilo.mechanisms.draws import draw
+from cosilo.mechanisms.tables import BITS, INEXACT, TAIL, AliasTable, Histogram, Law, table
 from cosilo.privacy import Event, Skellam
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ __all__ = ["SKELLAM"]
 
 _SMALLEST, _LARGEST = 0.5, 2.0**17
 _START = 2.0**-320  # tail probability where the backward recurrence starts
-_INEXACT = 2.0**-127
 
 
 def _exponent(ratio: float) -> float:
@@ -86,18 +85,15 @@ def _table(sigma: float) -> tuple[Law, AliasTable | Histogram]:
         at=lambda x: _bessel(sigma, x + 1)[x],
         floats=lambda count: _floats(known(count)),
     )
-    table = alias_table(law) if uses_alias(law) else histogram(law)
+    made = table(law)
     known.cache_clear()  # 200 MB at the largest sigma
-    return law, table
+    return law, made
 
 
 def _sample(stream: Stream, dim: int, sigma: float) -> Integers:
     """`dim` independent draws, shape (dim,), int64."""
     _check(sigma, 1)
-    law, table = _table(sigma)
-    if isinstance(table, AliasTable):
-        return draw_alias(table, stream, dim)
-    return draw_histogram(law, table, stream, dim)
+    return draw(*_table(sigma), stream, dim)
 
 
 def _event(*, l1: float, l2: float, sigma: float, contributors: int, dim: int) -> Event:
@@ -109,13 +105,9 @@ def _check(sigma: float, contributors: int) -> None:
 
 
 def _inexact(sigma: float) -> float:
-    """2^-127, for every sigma of the validated range.
-
-    The tail beyond the table is <= 2^-128 (`_tail`), the rest <= 2^-142 (`tables.alias_table`) or <= 2^-200
-    (`tables.histogram`).
-    """
+    """For every sigma of the validated range, see `tables.table`."""
     _check(sigma, 1)
-    return _INEXACT
+    return INEXACT
 
 
 SKELLAM = Mechanism(

@@ -21,13 +21,26 @@ from typing import TypeAlias
 
 import numpy as np
 
-__all__ = ["BITS", "TAIL", "AliasTable", "Histogram", "Law", "alias_table", "exp_minus", "histogram", "uses_alias"]
+__all__ = [
+    "BITS",
+    "INEXACT",
+    "TAIL",
+    "AliasTable",
+    "Histogram",
+    "Law",
+    "alias_table",
+    "exp_minus",
+    "histogram",
+    "table",
+    "uses_alias",
+]
 
 Ints: TypeAlias = np.ndarray[tuple[int], np.dtype[np.uint64]]
 Floats: TypeAlias = np.ndarray[tuple[int], np.dtype[np.float64]]
 
 BITS = 384  # of a fixed-point height
 TAIL = 2.0**-128  # mass of a law beyond its reach, at most
+INEXACT = 2.0**-127  # total variation of a draw: the tail, and <= 2^-142 (`alias_table`) or <= 2^-200 (`histogram`)
 _GUARD = 96
 _WORD = 32  # bits of keystream an alias draw spends unless it ties
 _LOW = 128  # threshold bits resolved by fresh words
@@ -205,3 +218,8 @@ def histogram(law: Law) -> Histogram:
         scale,
         law.floats(half * step + 1) if law.floats else np.empty(0),
     )
+
+
+def table(law: Law) -> AliasTable | Histogram:
+    """The table of a law, whichever fits; a draw from it is within INEXACT of the law in total variation."""
+    return alias_table(law) if uses_alias(law) else histogram(law)
