@@ -372,5 +372,6 @@ def _plot(path: Path, asked: Releases, share: float, count: int, prove: Prover) 
         counts,
         lines,
         markers=markers,
+        unit="uses" if asked.rule is None else f"rounds of {asked.rule}",
         title=f"{noise}sampling rate {asked.sampling_rate:g}, delta {prove.delta:g}",
     )

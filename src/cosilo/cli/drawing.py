@@ -12,13 +12,16 @@ if TYPE_CHECKING:
 __all__ = ["draw"]
 
 
-def draw(path: Path, counts: list[int], lines: tuple[list[float], list[float]], *, markers: bool, title: str) -> None:
+def draw(
+    path: Path, counts: list[int], lines: tuple[list[float], list[float]], *, markers: bool, unit: str, title: str
+) -> None:
     """Upper line and shaded bracket below it; the ending of `path` names the format.
 
     Args:
         path: .pdf, .png or .svg.
         counts: numbers of uses, shape (n,).
         lines: upper bounds and lower bounds, (n,) each.
+        unit: what is counted.
         markers: whether every number of uses is marked.
         title: above the axes.
 
@@ -38,7 +41,7 @@ def draw(path: Path, counts: list[int], lines: tuple[list[float], list[float]], 
         )
         if lines[0] != lines[1]:
             axes.fill_between(counts, lines[1], lines[0], color=blue, alpha=0.25, label="where the true value lies")
-        axes.set(xlabel="uses (add or remove one row)", ylabel="epsilon", title=title)
+        axes.set(xlabel=f"{unit} (add or remove one row)", ylabel="epsilon", title=title)
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_xlim(left=0)
         axes.set_ylim(bottom=0)
