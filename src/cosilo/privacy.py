@@ -56,6 +56,9 @@ def _check_mass(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be finite and >= 0, got {value}.", "Give the proved bound.")
 
 
+_MOST_USES = 10**15  # counts are exact in double precision
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sensitivity:
     """Largest change of a released vector between neighbours, in the units of that vector.
@@ -242,8 +245,8 @@ class Repeated:
     event: Event
 
     def __post_init__(self) -> None:
-        if self.count < 0:
-            raise ConfigError(f"A number of uses must be >= 0, got {self.count}.", "Count the releases.")
+        if not 0 <= self.count <= _MOST_USES:
+            raise ConfigError(f"A number of uses must lie between 0 and {_MOST_USES:g}.", "Count the releases.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -308,3 +308,13 @@ def test_spending_belongs_to_its_budget() -> None:
     spent = add(BUDGETS[0], Spent(), Gaussian(20.0))
     with pytest.raises(ConfigError, match="another budget"):
         fits(BUDGETS[1], spent, Gaussian(20.0))
+
+
+def test_a_distance_whose_charge_overflows_is_refused():
+    with pytest.raises(ConfigError, match="Failures and distances take inf"):
+        FilterBudget(epsilon=720.0, delta=1e-5, kind="rdp", orders=(20,), distance=1e-312)
+
+
+def test_an_unknown_order_names_the_nearest():
+    with pytest.raises(ConfigError, match=r"at order 97\. The nearest is 96"):
+        FilterBudget(epsilon=1.0, delta=1e-5, kind="rdp", orders=(97,))

@@ -234,3 +234,14 @@ def test_extreme_laws_stay_finite() -> None:
         assert not math.isnan(law.mean)
         assert not math.isnan(law.probability(10))
         assert not math.isnan(select(Gaussian(5.0), law).epsilon(1e-5))
+
+
+def test_laws_at_the_edge_of_double_precision_never_cost_less_than_one_run():
+    one = select(Gaussian(1e5), TruncatedNegativeBinomial(0.0, 0.5)).orders / 2e10
+    for law in (TruncatedNegativeBinomial(-0.9, 1 - 2.0**-27), TruncatedNegativeBinomial(5e-324, 0.9)):
+        assert law.mean >= 1
+        assert (select(Gaussian(1e5), law).divergences >= one * (1 - 1e-12)).all()
+    assert math.isinf(select(Composed((Gaussian(0.02), Distance(total_variation=1e-315))), law).epsilon(1e-5))
+    for eta, mean in ((-0.999, 100.0), (1e300, 3.0)):
+        with pytest.raises(ConfigError, match="No law with eta"):
+            negative_binomial_of_mean(eta, mean)

@@ -99,7 +99,7 @@ def test_plot(tmp_path: Path, options: str) -> None:
         ("epsilon --noise-multiplier 1 --mechanism gauss", "no mechanism 'gauss'"),
         ("epsilon --noise-multiplier 1 --delta 1", "delta must satisfy"),
         ("epsilon --noise-multiplier 1 --delta nan", "delta must satisfy"),
-        ("epsilon --noise-multiplier 1 --uses -1", "number of uses must be >= 0"),
+        ("epsilon --noise-multiplier 1 --uses -1", "number of uses must lie between 0 and"),
         ("epsilon --noise-multiplier 1 --sampling-rate 1.5", "sampling_rate must lie"),
         ("epsilon --noise-multiplier 1 --sampling-rate nan", "sampling_rate must lie"),
         ("noise --epsilon 0", "epsilon must be finite and > 0"),

@@ -73,7 +73,7 @@ WRONG_INTEGERS = {
     "granularity": (("aggregation.granularity=1e-30",), "2^51 times the granularity"),
     "coarse": (
         ("aggregation.granularity=100", "privacy.epsilon=40", "privacy.noise_multiplier=0.001"),
-        "costs epsilon = inf, not 40",
+        "Discrete Gaussian noise is validated for",
     ),
     "steps": (("local.steps=2",), "steps and lr do nothing under one-step"),
     "skellam": (

@@ -188,3 +188,13 @@ def test_many_silos_are_planned_in_seconds():
     began = time.monotonic()
     make_plan(asked(privacy={"colluding_silos": 0}), facts)
     assert time.monotonic() - began < 5
+
+
+def test_a_batch_that_outgrows_its_slots_costs_all_silos_alike():
+    """At a tiny delta the charge shows: the dearest silo's price has to cover it for the sampled ones."""
+    job = asked(privacy={"epsilon": None, "noise_multiplier": 20.0, "delta": 1e-28}, local={"batch_size": 1000})
+    found = make_plan(job, Facts(capacities={"a": 1000, "b": 1001}, dim=10))
+    assert all(found.price(silo, part.replies)[0] <= found.epsilon * 1.002 for silo, part in found.silos.items())
+    tiny = asked(privacy={"epsilon": None, "noise_multiplier": 20.0, "delta": 1e-29}, local={"batch_size": 1000})
+    with pytest.raises(JobError, match="No finite epsilon"):
+        make_plan(tiny, Facts(capacities={"a": 1000, "b": 1001}, dim=10))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from cosilo.accounting.accountant import Accountant, Method, delta, epsilon, epsilon_and_method
 from cosilo.accounting.calibrate import MOST_USES, calibrate_noise, calibrate_uses
 from cosilo.accounting.filter import FilterBudget, FilterKind, Remaining, Spent, add, fits, remaining
-from cosilo.accounting.flat import Flat, flatten
+from cosilo.accounting.flat import Flat, distance_charge, flatten
 from cosilo.accounting.gaussian import compose_mu, delta_of_mu, epsilon_of_mu, mu_for
 from cosilo.accounting.rdp import Conversion
 from cosilo.accounting.selection import (
@@ -44,6 +44,7 @@ __all__ = [
     "compose_mu",
     "delta",
     "delta_of_mu",
+    "distance_charge",
     "distance_from_gaussian",
     "epsilon",
     "epsilon_and_method",

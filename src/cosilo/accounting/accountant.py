@@ -30,7 +30,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cosilo.accounting import gaussian, pld, rdp
-from cosilo.accounting.flat import Flat, Uses, flatten, fused_mu
+from cosilo.accounting.flat import Flat, Uses, distance_charge, flatten, fused_mu
 from cosilo.accounting.renyi import pure_epsilon
 from cosilo.accounting.slack import gaussian_model
 from cosilo.errors import ConfigError
@@ -52,7 +52,6 @@ _RESOLUTION = 1e-10  # of `delta`, which is not told how small a delta matters
 _NEGLIGIBLE = 1e-3  # of delta: a smaller distance is not worth comparing with RDP
 _ROUNDS = 500  # of the search for an epsilon that pays for its own distance
 _AHEAD = 1e-12
-_MAX_EXPONENT = 700.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,13 +176,6 @@ def _routes(flat: Flat, delta: float, accountant: str, conversion: Conversion) -
     return [first] if distance == 0 else [first, _rdp(flat, conversion)]
 
 
-def _charge(distance: float, epsilon: float) -> float:
-    """What a total variation adds to delta."""
-    if distance == 0:
-        return 0.0
-    return distance * (1 + math.exp(epsilon)) if epsilon < _MAX_EXPONENT else math.inf
-
-
 def _paid(route: _Route, flat: Flat, delta: float) -> float:
     """Smallest epsilon with curve + failure + (1 + e^epsilon) distance <= delta; infinite where none is found.
 
@@ -193,7 +185,7 @@ def _paid(route: _Route, flat: Flat, delta: float) -> float:
     distance = route.distance + flat.distance
     paid_for = 0.0
     for _ in range(_ROUNDS):
-        budget = delta - flat.failure - _charge(distance, paid_for)
+        budget = delta - flat.failure - distance_charge(distance, paid_for)
         if not budget > 0:
             return math.inf
         found = route.epsilon_upper(budget)
@@ -207,7 +199,7 @@ def _paid(route: _Route, flat: Flat, delta: float) -> float:
 
 def _worth_more(route: _Route, epsilon: float, delta: float) -> bool:
     """Whether the distance of `route` costs so much that another route may be better."""
-    return not _charge(route.distance, epsilon) <= _NEGLIGIBLE * delta
+    return not distance_charge(route.distance, epsilon) <= _NEGLIGIBLE * delta
 
 
 def epsilon(event: Event, delta: float, accountant: Accountant = "auto", *, conversion: Conversion = "tight") -> Bound:
@@ -238,7 +230,7 @@ def epsilon_and_method(
     check_delta(delta)
     flat = flatten(event)
     _check(flat, accountant, conversion)
-    if flat.touched + flat.failure + _charge(flat.distance, 0.0) <= delta:
+    if flat.touched + flat.failure + distance_charge(flat.distance, 0.0) <= delta:
         return Bound(0.0, 0.0), "closed-form"
     if flat.bare > 0:
         infinite = flat.bare > delta and flat.distance == 0
@@ -260,7 +252,7 @@ def epsilon_and_method(
 
 def _only_distance(flat: Flat, delta: float) -> float:
     """Nothing is modelled but that the real release is near one that is the same for both neighbours."""
-    return 0.0 if flat.failure + _charge(flat.distance, 0.0) <= delta else math.inf
+    return 0.0 if flat.failure + distance_charge(flat.distance, 0.0) <= delta else math.inf
 
 
 def _of_gaussians(routes: list[_Route], delta: float) -> tuple[Bound, Method]:
@@ -279,7 +271,7 @@ def delta(event: Event, epsilon: float, accountant: Accountant = "auto", *, conv
         raise ConfigError(f"epsilon must be finite and >= 0, got {epsilon}.", "Use 0 for the total variation.")
     flat = flatten(event)
     _check(flat, accountant, conversion)
-    touched = min(flat.touched + flat.failure + _charge(flat.distance, epsilon), 1.0)
+    touched = min(flat.touched + flat.failure + distance_charge(flat.distance, epsilon), 1.0)
     if flat.bare > 0 or touched == 0:
         return Bound(flat.bare if flat.distance == 0 else None, touched)
     if not flat.rates:
@@ -297,7 +289,7 @@ def delta(event: Event, epsilon: float, accountant: Accountant = "auto", *, conv
 
 
 def _total(route: _Route, flat: Flat, epsilon: float) -> float:
-    return min(route.delta(epsilon) + flat.failure + _charge(route.distance + flat.distance, epsilon), 1.0)
+    return min(route.delta(epsilon) + flat.failure + distance_charge(route.distance + flat.distance, epsilon), 1.0)
 
 
 def upper_delta(
@@ -309,7 +301,7 @@ def upper_delta(
     """
     flat = flatten(event)
     _check(flat, accountant, conversion)
-    touched = flat.touched + flat.failure + _charge(flat.distance, epsilon)
+    touched = flat.touched + flat.failure + distance_charge(flat.distance, epsilon)
     if touched <= delta or flat.bare > 0 or not flat.rates:
         return touched
     best = 1.0
@@ -317,5 +309,5 @@ def upper_delta(
         best = min(best, _total(route, flat, epsilon))
         if number == 0 and not route.coarse and route.distance > 0 and not _worth_more(route, epsilon, delta):
             break
-    spent = flat.failure + _charge(flat.distance, epsilon)
+    spent = flat.failure + distance_charge(flat.distance, epsilon)
     return best if spent < delta or spent == 0 else max(best, math.nextafter(delta, 1.0))  # as `epsilon` sees it

@@ -40,7 +40,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from cosilo.accounting import gaussian
-from cosilo.accounting.flat import flatten
+from cosilo.accounting.flat import distance_charge, flatten
 from cosilo.accounting.renyi import ORDERS, bundle_divergences
 from cosilo.errors import ConfigError, RefusedError
 from cosilo.privacy import Gaussian, check_delta, check_epsilon
@@ -91,7 +91,7 @@ class FilterBudget:
         if not max(limits) > 0:
             raise ConfigError(
                 f"No order of {self.orders} can prove epsilon {self.epsilon:g} at delta {curve:g}.",
-                "Use a larger order, about 1 + 2 log(1/delta) / epsilon.",
+                "Use a larger order, near 1 + 2 log(1/delta) / epsilon, or a larger epsilon or delta.",
             )
         object.__setattr__(self, "limits", limits)
 
@@ -137,7 +137,8 @@ def _check_orders(kind: str, orders: tuple[int, ...]) -> None:
         raise ConfigError(f"An rdp filter needs different orders, got {orders}.", "One or two are best.")
     unknown = [order for order in orders if order not in _PLACE]
     if unknown:
-        raise ConfigError(f"No divergences are computed at order {unknown[0]}.", "Use integers from 2 to 128.")
+        nearest = min(_PLACE, key=lambda order: abs(order - unknown[0]))
+        raise ConfigError(f"No divergences are computed at order {unknown[0]}.", f"The nearest is {nearest}.")
 
 
 def _curve(budget: FilterBudget) -> float:
@@ -145,7 +146,7 @@ def _curve(budget: FilterBudget) -> float:
     for name, cap in (("failure", budget.failure), ("distance", budget.distance)):
         if not (math.isfinite(cap) and cap >= 0):
             raise ConfigError(f"The share for {name} must be finite and >= 0, got {cap}.", "Use 0 for none.")
-    apart = budget.distance * (1 + math.exp(min(budget.epsilon, 700.0))) if budget.distance else 0.0
+    apart = distance_charge(budget.distance, budget.epsilon)
     left = budget.delta - budget.failure - apart
     left -= _ULPS * (budget.delta + budget.failure + apart) if budget.failure or apart else 0.0
     if not left > 0:

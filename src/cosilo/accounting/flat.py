@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from cosilo.privacy import Event
 
-__all__ = ["Bundle", "Flat", "Noise", "Uses", "flatten", "fused_mu"]
+__all__ = ["Bundle", "Flat", "Noise", "Uses", "distance_charge", "flatten", "fused_mu"]
 
 Noise: TypeAlias = Gaussian | DiscreteGaussian | Skellam | Laplace | Pure | PoissonBinomial
 Uses: TypeAlias = dict[tuple[float, float], int]
@@ -148,6 +148,7 @@ def _together(parts: list[Flat]) -> Flat:
     return Flat(dict(gaussians), dict(others), failure, distance)
 
 
+_MAX_EXPONENT = 700.0  # exp of more overflows
 _Key = TypeVar("_Key")
 
 
@@ -182,3 +183,10 @@ def _sampled(rate: float, gaussians: Uses, others: dict[tuple[Bundle, float], in
         for noise, uses in bundle:
             merged[noise] += count * uses
     return {}, {(tuple(merged.items()), rate): 1}
+
+
+def distance_charge(distance: float, epsilon: float) -> float:
+    """What a total variation adds to delta, (1 + e^epsilon) times itself; infinite where e^epsilon overflows."""
+    if distance == 0:
+        return 0.0
+    return distance * (1 + math.exp(epsilon)) if epsilon < _MAX_EXPONENT else math.inf

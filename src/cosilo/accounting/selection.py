@@ -40,7 +40,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 
 from cosilo.accounting import gaussian, pld
-from cosilo.accounting.flat import flatten, fused_mu
+from cosilo.accounting.flat import distance_charge, flatten, fused_mu
 from cosilo.accounting.renyi import ORDERS, bundle_divergences, pure_epsilon
 from cosilo.errors import ConfigError
 from cosilo.privacy import Gaussian, check_delta
@@ -55,7 +55,8 @@ __all__ = ["PoissonTrials", "Selection", "TrialLaw", "TruncatedNegativeBinomial"
 _ULPS = 2.0**-46  # roundings of a line of the table
 _ROUNDS = 500
 _AHEAD = 1e-12
-_MAX_EXPONENT = 700.0
+_NO_ETA = 1e-12  # of |eta log gamma|: the mean is that of eta = 0 to twelve digits
+_OFF_MEAN = 1e-10
 _LEAST_GAMMA = 1e-300
 _LEAST_NOISE = 1e-6  # below, exp(1/z^2) and its powers leave double precision in every sampled curve
 _RESOLUTION = 1e-8  # of delta, which is multiplied by the number of trials and added to a divergence
@@ -85,8 +86,9 @@ class TruncatedNegativeBinomial:
     def mean(self) -> float:
         """Expected number of trials."""
         log_gamma = math.log(self.gamma)
-        odds = 1 / self.gamma - 1
-        return odds * (self.eta / -math.expm1(self.eta * log_gamma) if self.eta else -1 / log_gamma)
+        odds = (1 - self.gamma) / self.gamma  # the difference is exact near 1
+        eta = self.eta if abs(self.eta * log_gamma) > _NO_ETA else 0.0
+        return max(1.0, odds * (eta / -math.expm1(eta * log_gamma) if eta else -1 / log_gamma))
 
     def probability(self, trials: int) -> float:
         """P(K = trials)."""
@@ -142,7 +144,7 @@ class Selection:
         check_delta(delta)
         paid_for = 0.0
         for _ in range(_ROUNDS):  # rises to the smallest epsilon that pays for the distance at itself
-            apart = self.distance * (1 + math.exp(min(paid_for, _MAX_EXPONENT))) if self.distance else 0.0
+            apart = distance_charge(self.distance, paid_for)
             budget = delta - self.failure - apart
             if not budget > 0:
                 return math.inf
@@ -158,7 +160,11 @@ class Selection:
 
 
 def negative_binomial_of_mean(eta: float, mean: float) -> TruncatedNegativeBinomial:
-    """The law of this eta whose expected number of trials is `mean` > 1, to twelve digits."""
+    """The law of this eta whose expected number of trials is `mean` > 1, to ten digits.
+
+    Raises:
+        ConfigError: there is none in double precision (eta near -1 or huge, or a mean of 1).
+    """
     if not (math.isfinite(mean) and mean > 1):
         raise ConfigError(f"The mean must be finite and > 1, got {mean}.", "One trial needs no selection.")
     low, high = math.log(_LEAST_GAMMA) * (1 - _ULPS), -1e-15  # log gamma; the mean decreases in it
@@ -166,7 +172,10 @@ def negative_binomial_of_mean(eta: float, mean: float) -> TruncatedNegativeBinom
         middle = (low + high) / 2
         law = TruncatedNegativeBinomial(eta, math.exp(middle))
         low, high = (middle, high) if law.mean > mean else (low, middle)
-    return TruncatedNegativeBinomial(eta, math.exp(high))
+    found = TruncatedNegativeBinomial(eta, math.exp(high))
+    if abs(found.mean / mean - 1) > _OFF_MEAN:
+        raise ConfigError(f"No law with eta {eta:g} has the mean {mean:g} within double precision.", "Use eta 0 or 1.")
+    return found
 
 
 def _one_run(flat: Flat) -> tuple[Floats, float]:

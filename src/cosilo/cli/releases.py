@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["BINOMIAL", "JOINT_STEPS_NEED", "RULES", "Prover", "Releases"]
 
 BINOMIAL = "poisson-binomial"
+_MOST = 10**15  # integers up to here are exact in double precision
 RULES = ("one-step", "noisy-steps")
 JOINT_STEPS_NEED = (
     "every gradient is evaluated at a function of released sums or public randomness, which is false for ordinary "
@@ -87,6 +88,12 @@ class Releases:
             raise ConfigError(
                 f"--sensitivity-l2 must be finite and > 0, got {self.sensitivity_l2}.", "Give it in lattice units."
             )
+        self._check_numbers()
+
+    def _check_numbers(self) -> None:
+        for option in ("dim", "contributors", "trials", "local_steps"):
+            if (getattr(self, option) or 0) > _MOST:
+                raise ConfigError(f"--{option.replace('_', '-')} is larger than {_MOST:g}.", "Give a smaller number.")
         if self.dim < 1:
             raise ConfigError(f"--dim must be at least 1, got {self.dim}.", "Count the released coordinates.")
         _ = self.honest

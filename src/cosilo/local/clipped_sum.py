@@ -41,7 +41,7 @@ def use(terms: Terms, mechanism: Mechanism, contributors: int) -> Event:
         l1=terms.l1, l2=terms.l2, sigma=terms.sigma, contributors=contributors, dim=terms.lattice.coordinates
     )
     sampled = release if terms.sampling_rate == 1 else PoissonSampled(terms.sampling_rate, release)
-    failure = terms.rounding_failure + (OUTGROWN if terms.sampling_rate < 1 else 0.0)
+    failure = terms.rounding_failure + OUTGROWN  # at every rate, so that a smaller rate never costs more
     draws = terms.lattice.coordinates * terms.shares
     return Composed((sampled, Failure(probability=failure), Distance(total_variation=draws * terms.draw_error)))
 

@@ -54,6 +54,9 @@ def make_plan(job: Job, facts: Facts) -> Plan:
             return Repeated(replies, Gaussian(0.0))
         return plan.event(plan.dearest, replies)
 
+    given = job.privacy.noise_multiplier
+    if given is not None:
+        mechanism.check(on_a_lattice(given, 1).sigma, draft.cohort)
     rounds, noise_multiplier = settle(job, event, silos=total, cohort=draft.cohort)
     found = on_a_lattice(noise_multiplier, most_replies(rounds, silos=total, cohort=draft.cohort))
     mechanism.check(found.sigma, found.cohort)

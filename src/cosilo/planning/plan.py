@@ -189,8 +189,7 @@ class Plan:
     @property
     def outgrown(self) -> float:
         """Probability that some sampled batch of a silo outgrows its slots: part of delta."""
-        sampled = any(part.sampling_rate < 1 for part in self.silos.values())
-        return self.roundings * OUTGROWN if sampled else 0.0
+        return self.roundings * OUTGROWN
 
     @property
     def overflow(self) -> float:

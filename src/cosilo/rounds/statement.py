@@ -47,7 +47,6 @@ _NOT_COVERED = (
     "Poisoned inputs, and silos that do not run this code or whose random generator is broken.",
 )
 _PUBLIC_ROWS = "The held-out rows: they are public by declaration and carry no guarantee."
-_MOST_EXPONENT = 700.0  # exp of more overflows; the promise is far below
 _VERSIONED = ("cosilo", "dp-accounting", "numpy", "numba", "torch", "cryptography")
 
 
@@ -120,11 +119,10 @@ def statement(
 
 def _promise(plan: Plan) -> dict[str, Any]:
     rounding, sampler = plan.roundings * plan.rounding_failure, _sampler(plan)
-    weight = 1 + math.exp(min(plan.epsilon, _MOST_EXPONENT))
     items = {
-        "law": weight * _law(plan),
+        "law": accounting.distance_charge(_law(plan), plan.epsilon),
         "rounding": rounding,
-        "sampler": None if sampler is None else weight * sampler,
+        "sampler": None if sampler is None else accounting.distance_charge(sampler, plan.epsilon),
         "slots": plan.outgrown,
     }
     return {
@@ -149,7 +147,7 @@ def _sampler(plan: Plan) -> float | None:
 
 def _law(plan: Plan) -> float:
     """Total variation between the run's discrete noise and the Gaussian noise that its accountant stands on."""
-    if plan.proved_by == "rdp":  # priced by its own curve
+    if plan.proved_by == "rdp" or plan.epsilon == 0:  # priced by its own curve, or a row is hardly ever in a batch
         return 0.0
     return accounting.distance_from_gaussian(plan.event(plan.dearest, plan.silos[plan.dearest].replies))
 
