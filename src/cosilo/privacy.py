@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cosilo.errors import ConfigError
 
 __all__ = [
+    "EXACT_COUNT",
     "Bound",
     "Composed",
     "DiscreteGaussian",
@@ -56,7 +57,7 @@ def _check_mass(name: str, value: float) -> None:
         raise ConfigError(f"{name} must be finite and >= 0, got {value}.", "Give the proved bound.")
 
 
-_MOST_USES = 10**15  # counts are exact in double precision
+EXACT_COUNT = 10**15  # numbers up to here are exact in double precision, and so are their sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,8 +246,8 @@ class Repeated:
     event: Event
 
     def __post_init__(self) -> None:
-        if not 0 <= self.count <= _MOST_USES:
-            raise ConfigError(f"A number of uses must lie between 0 and {_MOST_USES:g}.", "Count the releases.")
+        if not 0 <= self.count <= EXACT_COUNT:
+            raise ConfigError(f"A number of uses must lie between 0 and {EXACT_COUNT:g}.", "Count the releases.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ from cosilo.accounting.flat import Flat, Uses, distance_charge, flatten, fused_m
 from cosilo.accounting.renyi import pure_epsilon
 from cosilo.accounting.slack import gaussian_model
 from cosilo.errors import ConfigError
-from cosilo.privacy import Bound, check_delta
+from cosilo.privacy import EXACT_COUNT, Bound, check_delta
 
 if TYPE_CHECKING:
     from cosilo.accounting.rdp import Conversion
@@ -46,7 +46,6 @@ Accountant: TypeAlias = Literal["auto", "pld", "rdp"]
 Method: TypeAlias = Literal["closed-form", "pld", "rdp"]
 
 _LEAST_NOISE = 1e-6  # below, exp(1/z^2) and its powers leave double precision in every sampled curve
-_MOST_USES = 10**15  # counts are exact in double precision
 _SMALLEST = math.ulp(0.0)  # a delta that underflows is still not zero
 _RESOLUTION = 1e-10  # of `delta`, which is not told how small a delta matters
 _NEGLIGIBLE = 1e-3  # of delta: a smaller distance is not worth comparing with RDP
@@ -83,8 +82,8 @@ def _check(flat: Flat, accountant: str, conversion: str) -> None:
         raise ConfigError(f"There is no conversion {conversion!r}.", "Use 'tight' or 'mironov'.")
     if conversion == "mironov" and accountant == "pld":
         raise ConfigError("The conversion belongs to rdp; pld has none.", "Use the accountant 'rdp'.")
-    if sum(count for _, count in flat.rates) > _MOST_USES:
-        raise ConfigError(f"More than {_MOST_USES:g} uses are outside of what can be computed.", "Use fewer.")
+    if sum(count for _, count in flat.rates) > EXACT_COUNT:
+        raise ConfigError(f"More than {EXACT_COUNT:g} uses are outside of what can be computed.", "Use fewer.")
     for z, rate in flat.gaussian:
         if 0 < z < _LEAST_NOISE and rate < 1:
             raise ConfigError(

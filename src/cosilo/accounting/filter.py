@@ -43,7 +43,7 @@ from cosilo.accounting import gaussian
 from cosilo.accounting.flat import distance_charge, flatten
 from cosilo.accounting.renyi import ORDERS, bundle_divergences
 from cosilo.errors import ConfigError, RefusedError
-from cosilo.privacy import Gaussian, check_delta, check_epsilon
+from cosilo.privacy import check_delta, check_epsilon
 
 if TYPE_CHECKING:
     from cosilo.accounting.flat import Flat
@@ -172,8 +172,7 @@ def _losses(budget: FilterBudget, flat: Flat) -> tuple[float, ...]:
             )
         precision = math.fsum(_square_up(count, z) for (z, _), count in flat.gaussian.items())
         return (precision * (1 + _ULPS),)
-    bundles = dict(flat.others)
-    bundles |= {(((Gaussian(z), 1),), rate): count for (z, rate), count in flat.gaussian.items() if z > 0}
+    bundles = flat.bundles
     bare = math.inf if flat.bare > 0 else 0.0
     curves = [(count, bundle_divergences(*use)) for use, count in bundles.items()]
     return tuple(

@@ -63,6 +63,13 @@ class Flat:
         return [(rate, count) for part in (self.gaussian, self.others) for (_, rate), count in part.items()]
 
     @property
+    def bundles(self) -> dict[tuple[Bundle, float], int]:
+        """{(bundle, sampling_rate): count} of every use that has noise, Gaussians among them."""
+        found = dict(self.others)
+        found |= {(((Gaussian(z), 1),), rate): count for (z, rate), count in self.gaussian.items() if z > 0}
+        return found
+
+    @property
     def plain(self) -> bool:
         """Gaussians and nothing else: every bound below is about exactly what is released."""
         return not self.others and self.failure == 0 and self.distance == 0

@@ -19,10 +19,9 @@ import numpy as np
 
 from cosilo.accounting.fractional import FRACTIONS, fractional_divergences
 from cosilo.accounting.renyi import ORDERS, bundle_divergences
-from cosilo.privacy import Gaussian
 
 if TYPE_CHECKING:
-    from cosilo.accounting.flat import Bundle, Flat
+    from cosilo.accounting.flat import Flat
     from cosilo.accounting.gaussian import Floats
 
 __all__ = ["Conversion", "delta_upper", "epsilon_upper"]
@@ -34,9 +33,7 @@ _BOTH = np.concatenate([FRACTIONS, ORDERS])
 
 def _composed(flat: Flat) -> tuple[Floats, Floats]:
     """Orders, shape (m,), and upper bounds on the divergences of everything at them, shape (m,)."""
-    bundles: dict[tuple[Bundle, float], int] = dict(flat.others)
-    bundles |= {(((Gaussian(z), 1),), rate): count for (z, rate), count in flat.gaussian.items()}
-    whole = np.sum([count * bundle_divergences(*use) for use, count in bundles.items()], axis=0)
+    whole = np.sum([count * bundle_divergences(*use) for use, count in flat.bundles.items()], axis=0)
     if flat.others:
         return ORDERS, whole
     between = np.sum([count * fractional_divergences(*use) for use, count in flat.gaussian.items()], axis=0)

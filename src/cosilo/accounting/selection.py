@@ -43,7 +43,7 @@ from cosilo.accounting import gaussian, pld
 from cosilo.accounting.flat import distance_charge, flatten, fused_mu
 from cosilo.accounting.renyi import ORDERS, bundle_divergences, pure_epsilon
 from cosilo.errors import ConfigError
-from cosilo.privacy import Gaussian, check_delta
+from cosilo.privacy import check_delta
 
 if TYPE_CHECKING:
     from cosilo.accounting.flat import Flat
@@ -180,8 +180,7 @@ def negative_binomial_of_mean(eta: float, mean: float) -> TruncatedNegativeBinom
 
 def _one_run(flat: Flat) -> tuple[Floats, float]:
     """Divergences at ORDERS, and the pure epsilon; both infinite where a run releases something without noise."""
-    bundles = dict(flat.others)
-    bundles |= {(((Gaussian(z), 1),), rate): count for (z, rate), count in flat.gaussian.items() if z > 0}
+    bundles = flat.bundles
     bare = math.inf if flat.bare > 0 else 0.0
     curve = np.full(ORDERS.shape, bare)
     for use, count in bundles.items():

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["BINOMIAL", "JOINT_STEPS_NEED", "RULES", "Prover", "Releases"]
 
 BINOMIAL = "poisson-binomial"
-_MOST = 10**15  # integers up to here are exact in double precision
 RULES = ("one-step", "noisy-steps")
 JOINT_STEPS_NEED = (
     "every gradient is evaluated at a function of released sums or public randomness, which is false for ordinary "
@@ -91,9 +90,13 @@ class Releases:
         self._check_numbers()
 
     def _check_numbers(self) -> None:
+        from cosilo.privacy import EXACT_COUNT
+
         for option in ("dim", "contributors", "trials", "local_steps"):
-            if (getattr(self, option) or 0) > _MOST:
-                raise ConfigError(f"--{option.replace('_', '-')} is larger than {_MOST:g}.", "Give a smaller number.")
+            if (getattr(self, option) or 0) > EXACT_COUNT:
+                raise ConfigError(
+                    f"--{option.replace('_', '-')} is larger than {EXACT_COUNT:g}.", "Give a smaller number."
+                )
         if self.dim < 1:
             raise ConfigError(f"--dim must be at least 1, got {self.dim}.", "Count the released coordinates.")
         _ = self.honest

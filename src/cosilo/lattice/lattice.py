@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from cosilo.errors import ConfigError
 from cosilo.lattice.ring import require_fit
 
-__all__ = ["Lattice"]
+__all__ = ["Lattice", "coordinates_of"]
 
 # Beyond 2^51 units a float64 quotient has fewer than two fractional bits: rounding would no longer be unbiased.
 LARGEST_UNITS = 1 << 51
 # Far from overflow and from subnormals, so that the error bounds of codec.py are relative ones.
 FINEST, COARSEST = 2.0**-400, 2.0**400
+
+
+def coordinates_of(dim: int, *, rotation: bool) -> int:
+    """Length of the integer vector of a real one: dim, or with rotation the next power of two."""
+    return 1 << (dim - 1).bit_length() if rotation else dim
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +66,7 @@ class Lattice:
     @property
     def coordinates(self) -> int:
         """Length of the integer vector: dim, or with rotation the next power of two."""
-        return 1 << (self.dim - 1).bit_length() if self.rotation else self.dim
+        return coordinates_of(self.dim, rotation=self.rotation)
 
     @property
     def clamp_units(self) -> int:

@@ -136,9 +136,11 @@ def _ring(job: Job, plan: Plan, failure: float) -> Ring:
     largest = {
         name: rule.largest(part.capacity, part.sampling_rate, plan.clipping_norm) for name, part in plan.silos.items()
     }
+    clamps = {name: job.aggregation.clamp or bound for name, bound in largest.items()}
     sums = Sums(
-        l2=plan.sensitivity(job.aggregation.clamp or max(largest.values())),
-        largest=largest,
+        l2=plan.sensitivity(max(clamps.values())),
+        clamps=clamps,
+        norm=max(largest.values()),
         dim=plan.dim,
         steps=plan.steps,
         cohort=plan.cohort,

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from cosilo import accounting
 from cosilo.accounting import Accountant
-from cosilo.lattice import Lattice
+from cosilo.lattice import Lattice, coordinates_of
 from cosilo.local import RULES, Guarantee, Terms
 from cosilo.local.slots import OUTGROWN
 from cosilo.mechanisms import MECHANISMS
@@ -156,7 +156,7 @@ class Plan:
     @property
     def coordinates(self) -> int:
         """Integers in a message: dim, padded where a rotation comes first."""
-        return 1 << (self.dim - 1).bit_length() if self.rotation else self.dim
+        return coordinates_of(self.dim, rotation=self.rotation)
 
     def sensitivity(self, clamp: float) -> float:
         """l2 sensitivity of one step's vector before rounding, with `clamp` the largest of all silos."""

@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from cosilo.errors import JobError
 from cosilo.job.schema import Aggregation
-from cosilo.lattice import Lattice, fits, integer_sensitivity
+from cosilo.lattice import Lattice, fits, integer_sensitivity, smallest_ring
 from cosilo.mechanisms import Mechanism
 
 __all__ = ["ACCEPTED", "OUTSIDE", "Ring", "Sums", "choose_ring", "within"]
@@ -40,17 +40,25 @@ class Sums:
 
     Attributes:
         l2: l2 sensitivity of one step's vector, before rounding (`within` its clamp).
-        largest: silo -> bound on the norm of one step's vector.
+        clamps: silo -> largest coordinate of its vectors, real units.
+        norm: bound on the norm of every silo's vector, before it is clamped.
+        reach: of the largest clamps of a cohort, the sum.
         dim: trainable parameters.
         steps: vectors a silo adds up in a round.
         cohort: silos in a sum, at most.
     """
 
     l2: float
-    largest: Mapping[str, float]
+    clamps: Mapping[str, float]
+    norm: float
     dim: int
     steps: int
     cohort: int
+    reach: float = field(init=False)
+
+    def __post_init__(self) -> None:
+        largest = sorted(self.clamps.values(), reverse=True)[: self.cohort]
+        object.__setattr__(self, "reach", math.fsum(largest))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +68,6 @@ class Ring:
     Attributes:
         granularity: real value of one lattice unit.
         ring_bits: residues are integers modulo 2^ring_bits.
-        rotation: whether vectors are rotated before they are clamped.
         clamps: silo -> largest coordinate of its vectors, real units.
         l2: l2 sensitivity of one step's integers, in lattice units.
         l1: their l1 sensitivity.
@@ -69,21 +76,10 @@ class Ring:
 
     granularity: float
     ring_bits: int
-    rotation: bool
     clamps: Mapping[str, float]
     l2: float
     l1: float
     total: int
-
-    def lattice(self, silo: str, dim: int) -> Lattice:
-        """The lattice on which `silo` works."""
-        return Lattice(
-            granularity=self.granularity,
-            clamp=self.clamps[silo],
-            ring_bits=self.ring_bits,
-            dim=dim,
-            rotation=self.rotation,
-        )
 
 
 def choose_ring(
@@ -108,7 +104,7 @@ def choose_ring(
     rings = _RINGS if wanted.ring_bits == "auto" else (wanted.ring_bits,)
     if wanted.granularity is not None:
         return _smallest(at(sums.l2 / wanted.granularity), rings, own=True)
-    finest = _finest(wanted, mechanism, sums, lambda units: share_multiplier * at(units).l2)
+    finest = _finest(mechanism, sums, lambda units: share_multiplier * at(units).l2)
     enough = min(finest, _enough(mechanism, at, sums, share_multiplier, finest))
     for bits in rings:
         units = _fitting(at, bits, enough)
@@ -134,24 +130,26 @@ def _at(
     wanted: Aggregation, mechanism: Mechanism, sums: Sums, units: float, share_multiplier: float, failure: float
 ) -> Ring:
     """The largest ring with the granularity sensitivity / `units`."""
-    clamps = {silo: wanted.clamp or bound for silo, bound in sums.largest.items()}
-    most = sorted(clamps.values(), reverse=True)[: sums.cohort]
-    draft = Ring(
-        granularity=wanted.granularity or sums.l2 / units,
-        ring_bits=_RINGS[-1],
-        rotation=wanted.rotation,
-        clamps=clamps,
-        l2=0.0,
-        l1=0.0,
-        total=0,
-    )
     # The margin for floating point grows with the clamp: the largest silo's covers all.
-    widest = replace(draft.lattice(next(iter(clamps)), sums.dim), clamp=most[0])
-    l2, l1 = integer_sensitivity(l2=sums.l2, lattice=widest, beta=failure, norm=max(sums.largest.values()))
+    widest = Lattice(
+        granularity=wanted.granularity or sums.l2 / units,
+        clamp=max(sums.clamps.values()),
+        ring_bits=_RINGS[-1],
+        dim=sums.dim,
+        rotation=wanted.rotation,
+    )
+    l2, l1 = integer_sensitivity(l2=sums.l2, lattice=widest, beta=failure, norm=sums.norm)
     # ceil(a) + ceil(b) <= ceil(a + b) + 1: one rounding up for all, and a unit for each.
-    reach = math.ceil(math.fsum(most) / draft.granularity * _UP) + len(most)
+    reach = math.ceil(sums.reach / widest.granularity * _UP) + sums.cohort
     noise = mechanism.tail(share_multiplier * l2, sums.cohort * sums.steps, OUTSIDE)
-    return replace(draft, l2=l2, l1=l1, total=sums.steps * reach + math.ceil(noise))
+    return Ring(
+        granularity=widest.granularity,
+        ring_bits=_RINGS[-1],
+        clamps=sums.clamps,
+        l2=l2,
+        l1=l1,
+        total=sums.steps * reach + math.ceil(noise),
+    )
 
 
 def _smallest(ring: Ring, rings: tuple[int, ...], *, own: bool) -> Ring:
@@ -159,8 +157,7 @@ def _smallest(ring: Ring, rings: tuple[int, ...], *, own: bool) -> Ring:
     for bits in rings:
         if fits(bits, ring.total):
             return replace(ring, ring_bits=bits)
-    needed = ring.total.bit_length() + 1
-    larger = f"aggregation.ring_bits = {needed}" if needed <= _RINGS[-1] else ""
+    larger = f"aggregation.ring_bits = {smallest_ring(ring.total)}" if fits(_RINGS[-1], ring.total) else ""
     coarser = "a larger aggregation.granularity" if own else ""
     smaller = f"an aggregation.clamp below {max(ring.clamps.values()):.4g}"
     raise JobError(
@@ -170,10 +167,9 @@ def _smallest(ring: Ring, rings: tuple[int, ...], *, own: bool) -> Ring:
     )
 
 
-def _finest(wanted: Aggregation, mechanism: Mechanism, sums: Sums, sigma: Callable[[float], float]) -> float:
+def _finest(mechanism: Mechanism, sums: Sums, sigma: Callable[[float], float]) -> float:
     """Largest clipping norm in lattice units that clamp and sampler allow."""
-    clamp = wanted.clamp or max(sums.largest.values())
-    most = max(_COARSEST, min(_FINEST, _LARGEST_UNITS / (clamp / sums.l2)))
+    most = max(_COARSEST, min(_FINEST, _LARGEST_UNITS / (max(sums.clamps.values()) / sums.l2)))
     if sigma(most) <= mechanism.largest_sigma:
         return most
     return _crossing(lambda units: sigma(units) > mechanism.largest_sigma, _COARSEST, most)[0]

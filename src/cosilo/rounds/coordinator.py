@@ -122,8 +122,7 @@ class Coordinator:
     @property
     def _shape(self) -> tuple[int, int]:
         """Bits and number of an update's residues."""
-        lattice = self.plan.lattice(next(iter(self.plan.silos)))
-        return lattice.ring_bits, lattice.coordinates
+        return self.plan.ring_bits, self.plan.coordinates
 
     def _decoded(self, residues: Residues, number: int, attempt: int) -> Vector:
         """The real vector of a sum of residues, shape (dim,)."""

@@ -17,7 +17,7 @@ from typing import NamedTuple, Self, TypeAlias
 import numpy as np
 
 from cosilo.errors import ProtocolError
-from cosilo.lattice import pack, unpack
+from cosilo.lattice import pack, packed_bytes, unpack
 
 __all__ = ["Residues", "Task", "Update", "Vector", "model_digest"]
 
@@ -122,7 +122,7 @@ def _parse(data: bytes, kind: int) -> _Parsed:
     if magic != _MAGIC or found != kind:
         raise ProtocolError("A message is not of the expected type or version.", "Run the same cosilo at all silos.")
     start = _HEADER.size + name_length
-    if dim > _MAX_DIM or bits not in _WIDTHS or len(data) != start + -(-dim * bits // 8):
+    if dim > _MAX_DIM or bits not in _WIDTHS or len(data) != start + packed_bytes(dim, bits):
         raise ProtocolError(f"A message of {len(data)} bytes does not have the length it declares.", _RESEND)
     try:
         sender = data[_HEADER.size : start].decode()

@@ -17,6 +17,7 @@ from cosilo.planning import seen_contributors
 if TYPE_CHECKING:
     from cosilo.job import Job
     from cosilo.planning import Plan
+    from cosilo.privacy import Event
 
 __all__ = ["Spending", "SpentCurve", "statement"]
 
@@ -118,9 +119,12 @@ def statement(
 
 
 def _promise(plan: Plan) -> dict[str, Any]:
-    rounding, sampler = plan.roundings * plan.rounding_failure, _sampler(plan)
+    event = plan.event(plan.dearest, plan.silos[plan.dearest].replies)
+    paid = accounting.flatten(event)
+    sampler = None if plan.draw_error is None else paid.distance
+    rounding = paid.failure - plan.outgrown
     items = {
-        "law": accounting.distance_charge(_law(plan), plan.epsilon),
+        "law": accounting.distance_charge(_law(plan, event), plan.epsilon),
         "rounding": rounding,
         "sampler": None if sampler is None else accounting.distance_charge(sampler, plan.epsilon),
         "slots": plan.outgrown,
@@ -138,18 +142,11 @@ def _promise(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _sampler(plan: Plan) -> float | None:
-    """Total variation between all draws of a run and their exact laws; it costs (1 + e^epsilon) times that of delta."""
-    if plan.draw_error is None:
-        return None
-    return plan.roundings * plan.cohort * plan.coordinates * plan.draw_error
-
-
-def _law(plan: Plan) -> float:
+def _law(plan: Plan, event: Event) -> float:
     """Total variation between the run's discrete noise and the Gaussian noise that its accountant stands on."""
     if plan.proved_by == "rdp" or plan.epsilon == 0:  # priced by its own curve, or a row is hardly ever in a batch
         return 0.0
-    return accounting.distance_from_gaussian(plan.event(plan.dearest, plan.silos[plan.dearest].replies))
+    return accounting.distance_from_gaussian(event)
 
 
 def _noise(plan: Plan) -> dict[str, Any]:
